@@ -41,12 +41,13 @@ import torch
 import wiregrad as wg
 from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds, time_calls
 from benchmarks.training_steps import STEPS, compare_step
+from wiregrad.backends.native_arrays.array_program import ArrayProgram
 from wiregrad.backends.native_arrays.lowering import lower_circuit
 from wiregrad.errors import CircuitError
 from wiregrad.ir import GraphBuilder
 from wiregrad.lazy import pause_collection
 from wiregrad.ops.gradient_flow import fill_absent
-from wiregrad.passes import expand_unnamed, merge_duplicates, prune, simplify, sweep_ports
+from wiregrad.passes import expand_unnamed, merge_repeated, prune, simplify, sweep_ports
 
 SIZES = {10: (100, 25), 1_000: (50, 25), 1_000_000: (2, 15)}
 """Elements, how many calls one measurement takes, and how many measurements there are."""
@@ -458,7 +459,8 @@ def list_programs() -> dict[str, Callable[[], tuple[Any, ...]]]:
 
 PHASE_SIZES = {10_000: 3, 100_000: 1}
 """About how many nodes the recordings have whose compilation is timed, and how often that is repeated."""
-PHASES = ("trace", "merge", "sweep", "simplify", "lower", "expand")
+PHASES = ("trace", "merge", "sweep", "simplify", "lower", "program", "expand")
+"""`program` is all that native code takes: lowering, planning memory, new kernels, and instructions."""
 MOST_NODES = 1_000_000
 """Recordings of so many nodes take minutes and several GB; they are timed only where `phases` is asked for by name."""
 
@@ -486,13 +488,14 @@ def time_compile_phases(f: Callable[..., Any], arguments: Arrays) -> dict[str, f
         return result
 
     circuit = timed("trace", lambda: wg.trace(f, *arguments))
-    merged = timed("merge", lambda: merge_duplicates(circuit.unchecked()))
+    merged = timed("merge", lambda: merge_repeated(circuit.unchecked()))
     builder = GraphBuilder(finite=False)
     builder.recording.load_circuit(merged)
     flows = timed("sweep", lambda: sweep_ports(merged, builder, {merged.root(): builder.constant(1.0)}))
     labels = {f"y{node}": fill_absent(flows[node]) for node in merged.input_indices()}
     backward = timed("simplify", lambda: simplify(prune(builder.build(name="gradient", labels=labels))))
     timed("lower", lambda: lower_circuit(backward))
+    timed("program", lambda: ArrayProgram(backward))
     with suppress(CircuitError):
         # Its arrays may be too large to be expanded.
         timed("expand", lambda: expand_unnamed(prune(circuit)))

@@ -507,6 +507,34 @@ class IndexedGraph:
         )
         return type(self)(columns)
 
+    def reordered(self, order: NDArray[np.int64]) -> Self:
+        """Return the circuit with its nodes in another order, in which every node must come after those it reads."""
+        c = self.columns
+        position = np.empty(self.size, np.int32)
+        position[order] = np.arange(self.size, dtype=np.int32)
+        lengths = np.diff(c.starts)[order]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        wires = np.repeat(c.starts[:-1][order] - starts[:-1], lengths) + np.arange(starts[-1])
+        constants = np.argsort(position[c.constant_nodes])
+        columns = replace(
+            c,
+            codes=c.codes[order],
+            starts=starts.astype(np.int32),
+            sources=position[c.sources[wires]],
+            types=c.types[order],
+            constant_nodes=position[c.constant_nodes[constants]],
+            constants=tuple([c.constants[k] for k in constants.tolist()]),
+            modes=None if c.modes is None else c.modes[order],
+            names=NameTable((int(position[node]), name) for node, name in c.names),
+            places=c.places.select_nodes(order),
+            groups=c.groups.select_nodes(order),
+            outputs=position[c.outputs],
+            settings=c.settings.select_nodes(order),
+            expressions=c.expressions.select_nodes(order),
+            certificates=tuple(k._replace(node=int(position[k.node])) for k in c.certificates),
+        )
+        return type(self)(columns)
+
     def input_indices(self) -> list[int]:
         """Return the indices of the inputs."""
         return [int(k) for k in np.flatnonzero(self.columns.codes == INPUT_CODE)]
@@ -532,28 +560,32 @@ class IndexedGraph:
             return None
         return self.columns.constants[int(np.searchsorted(self.columns.constant_nodes, node))]
 
-    def rows(self, *, backward: bool = False) -> Iterator[Row]:
-        """Iterate over the nodes in order (or in reverse), as plain Python numbers."""
+    def rows(self, *, backward: bool = False, span: range | None = None) -> Iterator[Row]:
+        """Iterate over the nodes, or those of a span, in order (or in reverse), as plain Python numbers."""
         ops = TABLE.by_code()
-        codes = self.columns.codes.tolist()
-        bound = {} if self.columns.settings.index is None else self._ops_with_settings()
-        starts = self.columns.starts.tolist()
-        sources = self.columns.sources.tolist()
-        modes = None if self.columns.modes is None else self.columns.modes.tolist()
+        nodes = range(self.size) if span is None else span
+        first, end = nodes.start, nodes.stop
+        codes = self.columns.codes[first:end].tolist()
+        bound = {} if self.columns.settings.index is None else self._ops_with_settings(first, end)
+        starts = self.columns.starts[first : end + 1].tolist()
+        base = starts[0] if starts else 0
+        sources = self.columns.sources[base : starts[-1] if starts else 0].tolist()
+        modes = None if self.columns.modes is None else self.columns.modes[first:end].tolist()
         for i in reversed(range(len(codes))) if backward else range(len(codes)):
             op = bound.get(i) or ops[codes[i]]
-            yield new_row((i, op, sources[starts[i] : starts[i + 1]], 0 if modes is None else modes[i]))
+            own = sources[starts[i] - base : starts[i + 1] - base]
+            yield new_row((first + i, op, own, 0 if modes is None else modes[i]))
 
-    def _ops_with_settings(self) -> dict[int, Op]:
-        """Return the op of every node that has settings, bound to them."""
+    def _ops_with_settings(self, first: int, end: int) -> dict[int, Op]:
+        """Return the op, bound to its settings, of every node of a span that has settings, counted from its start."""
         index = self.columns.settings.index
         if index is None:
             return {}
-        nodes = np.flatnonzero(index >= 0)
+        nodes = first + np.flatnonzero(index[first:end] >= 0)
         kinds = self.columns.codes[nodes].astype(np.int64) * len(self.columns.settings.table) + index[nodes]
-        _, first, inverse = np.unique(kinds, return_index=True, return_inverse=True)
-        ops = [self.op_of(node) for node in nodes[first].tolist()]
-        return dict(zip(nodes.tolist(), [ops[k] for k in inverse.reshape(-1).tolist()], strict=True))
+        _, at, inverse = np.unique(kinds, return_index=True, return_inverse=True)
+        ops = [self.op_of(node) for node in nodes[at].tolist()]
+        return dict(zip((nodes - first).tolist(), [ops[k] for k in inverse.reshape(-1).tolist()], strict=True))
 
     def op_of(self, node: int) -> Op:
         """Return the op of a node, with its settings."""

@@ -180,7 +180,10 @@ class _PortSweep:
         columns = circuit.columns
         is_active = np.frombuffer(self._active, np.uint8)
         facts = 2 * columns.types[columns.sources].astype(np.int64) + is_active[columns.sources]
-        self._kinds: list[int] = number_kinds(circuit, facts).tolist()
+        kinds = number_kinds(circuit, facts)
+        self._kinds: list[int] = kinds.tolist()
+        self._counts: list[int] = np.bincount(kinds).tolist()
+        """How many nodes there are of each kind."""
         self._rows: dict[int, Row] = {}
         """A row of each kind."""
         self._templates: dict[tuple[int, int], _PlacedTemplate | None] = {}
@@ -255,8 +258,8 @@ class _PortSweep:
     def _place_template(
         self, key: tuple[int, int], node: int, sources: list[int], upstream: int
     ) -> _PlacedTemplate | None:
-        """Return the template of the first node of a kind; None if there is none, or none was found before."""
-        if key in self._templates:
+        """Return the template of a kind of nodes; None if there is none, none was found before, or one node has it."""
+        if key in self._templates or self._counts[key[0]] == 1:
             return None
         known = [self._builder.recording.type_of_node(upstream), *map(self._circuit.type_of, (*sources, node))]
         template = derive_template(self._find_row(node), known, [self._active[source] for source in sources])

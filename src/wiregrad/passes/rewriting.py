@@ -58,7 +58,15 @@ from wiregrad.ops.array_ops import ArrayOp
 
 RewriteRule = Callable[[int, list[int]], int | None]
 """Takes a node and its sources in the new circuit; returns the new node to use instead, or None to copy the node."""
-RuleChoice = Callable[[Op, int], RewriteRule | None]
+
+
+class ConstantRule(NamedTuple):
+    """A rule that applies only to nodes that read a constant of the new circuit."""
+
+    apply: RewriteRule
+
+
+RuleChoice = Callable[[Op, int], RewriteRule | ConstantRule | None]
 """Takes an op and a mode; returns the rule for the nodes that have them, or None if it never applies."""
 
 
@@ -146,24 +154,30 @@ class NodeReplacer:
     def replace_all(self, choices: Sequence[RuleChoice]) -> None:
         """Replace each node by the first rule that has a replacement, or copy it if none has."""
         chosen = [[choose(op, mode) for choose in choices] for op, mode in self.ops]
-        rules = [[rule for rule in own if rule is not None] for own in chosen]
-        for (op, _), own in zip(self.ops, rules, strict=True):
+        for (op, _), own in zip(self.ops, chosen, strict=True):
             if op is CONSTANT:
                 own.append(self.copy_every_constant)
+        # Most nodes read no constant, so fewer rules are asked.
+        usual = [[rule for rule in own if rule is not None and not isinstance(rule, ConstantRule)] for own in chosen]
+        others = [[rule.apply if isinstance(rule, ConstantRule) else rule for rule in own if rule] for own in chosen]
         starts = self.circuit.columns.starts.tolist()
         olds = self.circuit.columns.sources.tolist()
-        where = self.where
+        where, origins, all_sources = self.where, self.origins, self.sources
+        reads_no_constant = self.values.keys().isdisjoint
+        begin = 0
         for node, number in enumerate(self.op_numbers):
-            sources = [where[source] for source in olds[starts[node] : starts[node + 1]]]
-            for rule in rules[number]:
+            end = starts[node + 1]
+            sources = [where[source] for source in olds[begin:end]]
+            begin = end
+            for rule in (usual if reads_no_constant(sources) else others)[number]:
                 replacement = rule(node, sources)
                 if replacement is not None:
                     where.append(replacement)
                     break
             else:
-                where.append(len(self.origins))
-                self.origins.append(node)
-                self.sources.append(sources)
+                where.append(len(origins))
+                origins.append(node)
+                all_sources.append(sources)
 
     def build_circuit(self) -> CircuitGraph:
         """Return the new circuit, with the outputs of the old one."""
@@ -353,6 +367,24 @@ def merge_duplicates(circuit: CircuitGraph) -> CircuitGraph:
     return rewrite_circuit(circuit, _merging_rule)
 
 
+MIN_SHARED_READERS = 8
+"""Constant arrays with fewer readers than this are the data of a few rounds of a loop."""
+MAX_SHARED_DISTANCE = 2000
+"""So are those that fewer nodes read than one in this many: what every round reads is read more often."""
+
+
+def merge_repeated(circuit: CircuitGraph) -> CircuitGraph:
+    """Merge nodes that compute the same thing, except for those on constant arrays that few nodes read.
+
+    Rounds of an unrolled loop over data stay alike if some of the data are equal.
+
+    >>> from wiregrad.ir import parse_text
+    >>> len(merge_repeated(parse_text("input x\\ny = exp x\\nz = exp x\\nw = add y z\\noutput w")))
+    2
+    """
+    return rewrite_circuit(circuit, _repetition_rule)
+
+
 def apply_identities(circuit: CircuitGraph) -> CircuitGraph:
     """Apply the identities that hold bit for bit, such as x * 1 = x, and drop splitters."""
     return rewrite_circuit(circuit, _identity_rule)
@@ -398,7 +430,7 @@ def _zero_rule(new: NodeReplacer) -> RuleChoice:
     origins = new.origins
     product = TABLE["multiply"]
 
-    def choose(op: Op, mode: int) -> RewriteRule | None:
+    def choose(op: Op, mode: int) -> ConstantRule | None:
         is_product = op is product
         if not isinstance(op, Elementwise) or len(op.inputs) != 2 or not (is_product or 0.0 in op.neutral):
             return None
@@ -412,7 +444,7 @@ def _zero_rule(new: NodeReplacer) -> RuleChoice:
                     return kept
             return None
 
-        return reduce_node
+        return ConstantRule(reduce_node)
 
     return choose
 
@@ -424,7 +456,7 @@ def _is_zero(value: WireValue) -> bool:
 def _folding_rule(new: NodeReplacer) -> RuleChoice:
     values = new.values
 
-    def choose(op: Op, mode: int) -> RewriteRule | None:
+    def choose(op: Op, mode: int) -> ConstantRule | None:
         if op is CONSTANT or op is INPUT:
             return None
 
@@ -434,7 +466,7 @@ def _folding_rule(new: NodeReplacer) -> RuleChoice:
             with np.errstate(all="ignore"):
                 return new.place_constant(node, op.compute(*[values[source] for source in sources]))
 
-        return fold_node
+        return ConstantRule(fold_node)
 
     return choose
 
@@ -461,13 +493,45 @@ def _merging_rule(new: NodeReplacer) -> RuleChoice:
     return choose
 
 
+def _repetition_rule(new: NodeReplacer) -> RuleChoice:
+    columns = new.circuit.columns
+    readers = np.bincount(columns.sources, minlength=new.circuit.size)
+    totals: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+    for node, value in new.circuit.constants().items():
+        if np.ndim(value):
+            key = _constant_key(value)
+            totals[key] = totals.get(key, 0) + int(readers[node])
+    least = max(MIN_SHARED_READERS, new.circuit.size // MAX_SHARED_DISTANCE)
+    single = {key for key, total in totals.items() if total < least}
+    choose_merging = _merging_rule(new)
+    data: set[int] = set()
+    """The new nodes of constant arrays that few nodes read."""
+
+    def choose(op: Op, mode: int) -> RewriteRule | None:
+        merge = choose_merging(op, mode)
+        if merge is None or isinstance(merge, ConstantRule):
+            return None
+        if op is CONSTANT:
+
+            def copy_constant(node: int, sources: list[int]) -> int | None:
+                index = merge(node, sources)
+                if index is not None and single and _constant_key(new.values[index]) in single:
+                    data.add(index)
+                return index
+
+            return copy_constant
+        return lambda node, sources: merge(node, sources) if data.isdisjoint(sources) else None
+
+    return choose
+
+
 def _identity_rule(new: NodeReplacer) -> RuleChoice:
     types = new.types
     origins = new.origins
 
-    def choose(op: Op, mode: int) -> RewriteRule | None:
+    def choose(op: Op, mode: int) -> RewriteRule | ConstantRule | None:
         find = _choose_identity(op, mode, new) if isinstance(op, Elementwise) else None
-        if find is None:
+        if find is None or not isinstance(op, Elementwise):
             return None
 
         def reduce_node(node: int, sources: list[int]) -> int | None:
@@ -475,7 +539,8 @@ def _identity_rule(new: NodeReplacer) -> RuleChoice:
             # x * 1.0 is not an identity if x is a bool: the product is a float.
             return found if found is not None and types[origins[found]] == types[node] else None
 
-        return reduce_node
+        needs_constant = len(op.inputs) > 1 and not op.copies and not op.idempotent
+        return ConstantRule(reduce_node) if needs_constant else reduce_node
 
     return choose
 

@@ -64,6 +64,7 @@ from wiregrad.backends.native_arrays.lowering import (
     ARGUMENT,
     CONSTANT_DATA,
     RESULT,
+    ROUND_DATA,
     WORKSPACE,
     GroupStore,
     InterpreterCall,
@@ -71,10 +72,13 @@ from wiregrad.backends.native_arrays.lowering import (
     LoopGroup,
     LoweredCircuit,
     MatrixProduct,
+    RepeatedSteps,
+    RoundOperand,
     Storage,
     StreamStep,
     StridedArray,
     TableMove,
+    check_loops,
     lower_circuit,
     merge_axes_for_loops,
 )
@@ -99,7 +103,7 @@ from wiregrad.ops.gradient_flow import fill_absent, match_shape
 from wiregrad.passes import (
     drop_gradient_stops,
     expand_unnamed,
-    merge_duplicates,
+    merge_repeated,
     prune,
     simplify,
     sweep_ports,
@@ -286,8 +290,8 @@ class StreamProgram:
         """The size of the constants, which the program keeps."""
         return sum(data.nbytes for data in self._constants)
 
-    def _store_stream(self, words: Sequence[int]) -> None:
-        self.stream = np.array(words, np.int64)
+    def _store_stream(self, words: Sequence[int] | NDArray[np.int64]) -> None:
+        self.stream = np.asarray(words, np.int64)
         self._stream_address = self.stream.ctypes.data
         self._stream_end = self._stream_address + 8 * len(self.stream)
         first = self._parts[0] if self._parts else None
@@ -504,6 +508,45 @@ class StreamProgram:
                 raise AssertionError("an instruction wrote outside of a result")
 
 
+class StreamText:
+    """Instructions that are being written: their words and, for threads, which of them need not wait for each other."""
+
+    def __init__(self, *, has_rounds: bool) -> None:
+        self.length = 0
+        """The number of words."""
+        self.instructions = 0
+        self.rounds: list[list[int]] = []
+        """The places of the instructions of each round, if these are wanted."""
+        self._has_rounds = has_rounds
+        self._words: list[int] = []
+        self._chunks: list[NDArray[np.int64]] = []
+
+    def append_round(self, rows: Sequence[list[int]]) -> None:
+        """Append instructions, each a kernel and its words, that need not wait for each other."""
+        places = []
+        for row in rows:
+            places.append(self.length)
+            self._words += [row[0], len(row) + 1, *row[1:]]
+            self.length += len(row) + 1
+        if places and self._has_rounds:
+            self.rounds.append(places)
+        self.instructions += len(places)
+
+    def append_repeated(self, text: StreamText, rows: NDArray[np.int64]) -> None:
+        """Append a text several times; `rows` are its words each time."""
+        if self._has_rounds:
+            for first in range(self.length, self.length + rows.size, text.length):
+                self.rounds += [[first + place for place in places] for places in text.rounds]
+        self.instructions += len(rows) * text.instructions
+        self.length += rows.size
+        self._chunks += [np.array(self._words, np.int64), rows.reshape(-1)]
+        self._words = []
+
+    def join_words(self) -> NDArray[np.int64]:
+        """Return all words."""
+        return np.concatenate([*self._chunks, np.array(self._words, np.int64)])
+
+
 class ArrayProgram(StreamProgram):
     """A circuit, compiled to loops over arrays.
 
@@ -513,9 +556,9 @@ class ArrayProgram(StreamProgram):
     [array([1., 4., 9.])]
     """
 
-    def __init__(self, circuit: CircuitGraph, *, fenced: bool = False) -> None:
+    def __init__(self, circuit: CircuitGraph, *, fenced: bool = False, limit: int | None = None) -> None:
         start = time.perf_counter()
-        self._lowered = lower_circuit(circuit)
+        self._lowered = lower_circuit(circuit, limit)
         super().__init__(circuit, self._lowered.result_types, fenced=fenced)
         self._steps = self._lowered.steps
         self._fills = _find_fills(self._lowered)
@@ -526,18 +569,21 @@ class ArrayProgram(StreamProgram):
         )
         self._table_size = sum(counts)
         offset = _round_up(8 * self._table_size) + self._fence
-        results = self._lowered.results
-        self._blocks, self._workspace_bytes = plan_workspace(self._steps, results, offset, self._fence)
+        self._repeated = [step for step in self._steps if isinstance(step, RepeatedSteps)]
+        self._plan_memory(offset)
         self._scratch_start = self._workspace_bytes
         """Where the partial sums of loops in pieces begin in the workspace."""
-        loops = {step: _build_loop(step) for step in self._steps if isinstance(step, LoopGroup)}
+        inner = [step for repeated in self._repeated for step in repeated.body.steps]
+        loops = {step: _build_loop(step) for step in (*self._steps, *inner) if isinstance(step, LoopGroup)}
         self._loops = {step: self._cut_loop(step, loop) for step, loop in loops.items() if loop is not None}
         kernels = {loop.key: loop.kernel for cut in self._loops.values() for loop in cut.list_loops()}
         code_bytes = compile_kernels(kernels)
-        words = self._write_stream()
-        self._store_stream(words)
-        if all(isinstance(part, StreamPart) for part in self._parts) and self._is_worth_sharing():
-            self._shares = StreamShares(self.stream, self._rounds)
+        is_shared = self._is_worth_sharing()
+        text = self._write_stream(has_rounds=is_shared)
+        self._store_stream(text.join_words())
+        self._instructions = text.instructions
+        if is_shared:
+            self._shares = StreamShares(self.stream, text.rounds)
         self._loops.clear()
         calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
         self.facts = ArrayProgramFacts(
@@ -563,45 +609,88 @@ class ArrayProgram(StreamProgram):
             self._blocks += cut.partial_sums
         return cut
 
+    def _plan_memory(self, offset: int) -> None:
+        """Give every array of the workspace, from an offset on, its place; what a round needs has one block."""
+        inner = {step: plan_workspace(step.body.steps, (), 0, self._fence) for step in self._repeated}
+        for step, (_, size) in inner.items():
+            step.scratch.size = size
+        results = self._lowered.results
+        self._blocks, self._workspace_bytes = plan_workspace(self._steps, results, offset, self._fence)
+        for step, (blocks, _) in inner.items():
+            for storage in blocks:
+                storage.offset += step.scratch.offset
+                storage.role = step.scratch.role
+                storage.number = step.scratch.number
+            self._blocks.remove(step.scratch)
+            self._blocks += blocks
+
     def _is_worth_sharing(self) -> bool:
         """Return whether several threads run this program faster than one does, with BLAS in several threads."""
+        if any(isinstance(step, InterpreterCall) for step in self._steps):
+            return False
         work = {False: 0, True: 0}
         """The work in one piece that BLAS does, and the work in several pieces."""
-        for step in self._steps:
-            if isinstance(step, MatrixProduct):
-                work[len(cut_product(step)) > 1] += _count_products(step) // WORK_PER_PRODUCT
-        work[True] += sum(cut.work for cut in self._loops.values() if len(cut.pieces) > 1)
+        for steps, rounds in ((self._steps, 1), *((step.body.steps, step.rounds) for step in self._repeated)):
+            for step in steps:
+                if isinstance(step, MatrixProduct):
+                    work[len(cut_product(step)) > 1] += rounds * _count_products(step) // WORK_PER_PRODUCT
+                elif isinstance(step, LoopGroup) and step in self._loops and len(self._loops[step].pieces) > 1:
+                    work[True] += rounds * self._loops[step].work
         return work[True] >= max(MIN_SHARED_WORK, work[False])
 
-    def _write_stream(self) -> list[int]:
+    def _write_stream(self, *, has_rounds: bool) -> StreamText:
         """Write the instructions of all steps, and note where the interpreter has to be called."""
-        words: list[int] = []
+        text = StreamText(has_rounds=has_rounds)
         first = 0
-        self._instructions = 0
-        self._rounds: list[list[int]] = []
-        """The places of the instructions that need not wait for each other."""
-
-        def append_round(rows: Sequence[list[int]]) -> None:
-            places = []
-            for row in rows:
-                places.append(len(words))
-                words.extend([row[0], len(row) + 1, *row[1:]])
-            self._rounds += [places] if places else []
-            self._instructions += len(places)
-
         for number, step in enumerate(self._steps):
-            append_round([self._fill_words(storage) for storage in self._fills.get(number, ())])
-            for rows in self._step_rounds(step):
-                append_round(rows)
+            self._write_step(text, self._fills.get(number, ()), step)
             if isinstance(step, InterpreterCall):
-                if len(words) > first:
-                    self._parts.append(StreamPart(first, len(words)))
+                if text.length > first:
+                    self._parts.append(StreamPart(first, text.length))
                 self._parts.append(step)
-                first = len(words)
-        append_round([self._fill_words(storage) for storage in self._fills.get(len(self._steps), ())])
-        if len(words) > first:
-            self._parts.append(StreamPart(first, len(words)))
-        return words
+                first = text.length
+        text.append_round([self._fill_words(storage) for storage in self._fills.get(len(self._steps), ())])
+        if text.length > first:
+            self._parts.append(StreamPart(first, text.length))
+        return text
+
+    def _write_step(self, text: StreamText, fills: Sequence[Storage], step: StreamStep) -> None:
+        """Write the instructions of a step, and those that fill arrays before it."""
+        text.append_round([self._fill_words(storage) for storage in fills])
+        if isinstance(step, RepeatedSteps):
+            bodies = [self._write_body(step.body, mark) for mark in (0, 1)]
+            text.append_repeated(bodies[0], self._place_operands(step, *(body.join_words() for body in bodies)))
+            return
+        for rows in self._step_rounds(step):
+            text.append_round(rows)
+
+    def _write_body(self, body: LoweredCircuit, mark: int) -> StreamText:
+        """Write the instructions of one round of a loop; an entry of the table is a mark beside an operand's number."""
+        self._round_mark = mark
+        text = StreamText(has_rounds=True)
+        fills = _find_fills(body)
+        for number, step in enumerate(body.steps):
+            self._write_step(text, fills.get(number, ()), step)
+        text.append_round([self._fill_words(storage) for storage in fills.get(len(body.steps), ())])
+        return text
+
+    def _place_operands(
+        self, step: RepeatedSteps, words: NDArray[np.int64], others: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the words of all rounds, one round in a row; the words of a round, with two marks, tell operands."""
+        rows = np.repeat(words[None], step.rounds, axis=0)
+        places = [self._locate_rounds(operand) for operand in step.operands]
+        for place in np.flatnonzero(words != others).tolist():
+            entries, offsets = places[words[place] // 2]
+            rows[:, place] = entries
+            rows[:, place + 1] += offsets
+        return rows
+
+    def _locate_rounds(self, operand: RoundOperand) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the two words of an operand of a loop in every round."""
+        words = [self._operand_words(StridedArray(storage, 0, (), ())) for storage in operand.storages]
+        entries, offsets = np.array(words, np.int64).T[:, operand.which]
+        return entries, offsets + operand.starts * operand.storages[0].dtype.itemsize
 
     def _step_rounds(self, step: StreamStep) -> Iterator[list[list[int]]]:
         """Iterate over the rounds of a step: instructions, each a kernel and its words."""
@@ -620,6 +709,8 @@ class ArrayProgram(StreamProgram):
     def _operand_words(self, array: StridedArray) -> list[int]:
         """Return the two words of an operand: where its base address stands, and its offset in bytes."""
         storage = array.storage
+        if storage.role == ROUND_DATA:
+            return [2 * storage.number + self._round_mark, array.start * storage.dtype.itemsize]
         entry = self._table_starts[storage.role] + (0 if storage.role == WORKSPACE else storage.number)
         return [8 * entry, storage.offset + array.start * storage.dtype.itemsize]
 
@@ -1047,6 +1138,8 @@ def _storages_of(step: StreamStep) -> list[Storage]:
             return [step.source.storage, step.table.storage, step.target.storage]
         case InterpreterCall():
             return [array.storage for array in step.list_arrays()]
+        case RepeatedSteps():
+            return step.list_storages()
 
 
 def _find_fills(lowered: LoweredCircuit) -> dict[int, list[Storage]]:
@@ -1303,7 +1396,10 @@ class WorkspacePlan:
 
 
 MAX_ARRAY_NODES = 300_000
-"""Maximum number of nodes, those of the gradient included, of a circuit that is compiled to loops over arrays."""
+"""Maximum number of nodes of a circuit, or of the circuit of a gradient, that is compiled to loops over arrays.
+
+Of an unrolled loop only one round counts.
+"""
 
 
 def has_arrays(circuit: CircuitGraph) -> bool:
@@ -1366,19 +1462,11 @@ def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> Str
 def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:
     """Return the program of a circuit as loops over arrays."""
     jit.check_native_enabled()
-    _check_size(circuit.size)
-    program = ArrayProgram(circuit, fenced=fenced)
+    program = ArrayProgram(circuit, fenced=fenced, limit=MAX_ARRAY_NODES)
     if program.facts.interpreted and not program.facts.kernels:
         names = ", ".join(name for name, _ in program.facts.interpreted)
         raise NotNativeError(f"no op of this circuit has a kernel for arrays; the interpreter computes {names}")
     return program
-
-
-def _check_size(nodes: int) -> None:
-    if nodes > MAX_ARRAY_NODES:
-        raise NotNativeError(
-            f"the circuit has {nodes:,} nodes on arrays; more than {MAX_ARRAY_NODES:,} would compile too slowly"
-        )
 
 
 class GradientProgram:
@@ -1429,9 +1517,9 @@ class GradientProgram:
         return program
 
     def _build_circuit(self, others: Sequence[int]) -> CircuitGraph:
-        _check_size(self.circuit.size)
+        check_loops(self.circuit, MAX_ARRAY_NODES)
         # What a loop computes anew in every round is merged before the sweep, so its gradient is one sum.
-        circuit = merge_duplicates(self._choose_outputs(others))
+        circuit = merge_repeated(self._choose_outputs(others))
         root, *others = circuit.columns.outputs.tolist()
         builder = GraphBuilder(finite=False)
         builder.recording.load_circuit(circuit)

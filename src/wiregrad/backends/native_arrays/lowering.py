@@ -7,6 +7,9 @@ join the loop that computes their operand, and what is only moved to another pla
 per box (`PiecewiseArray`). Arrays that are put together from parts are stored when they are read, so sums of slices
 are one array (`PlacedPart`). Rounds of an unrolled loop become the same loops (`find_epochs`), and share their kernels.
 
+Of a long unrolled loop (`find_loops`) one round is lowered, as a circuit of its own (`LoopPlan`). Its steps are one
+step of the whole (`RepeatedSteps`), which says where each round has what it reads and what it keeps for others.
+
 How an op is lowered follows from its record: elementwise ops have a scalar text; ops that move or add up elements show
 where by being run on arrays that hold nothing (`view_through`, `find_targets`) or on element numbers (`find_moves`,
 `find_sums`); reductions have a step; composite ops are written in other ops. An op that none of this covers, or whose
@@ -44,6 +47,7 @@ from wiregrad.backends.native_arrays.stream_kernels import MAX_BATCH_AXES, compi
 from wiregrad.codegen.element_statements import derive_step_form, find_moves, find_neutral_start, find_sums
 from wiregrad.codegen.op_forms import ConstantForm, Form, SlotForm, find_uniform_value, lower_to_c, slots_of, tidy_form
 from wiregrad.dtypes import WireType
+from wiregrad.errors import NotNativeError
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, LinearOp
@@ -65,6 +69,7 @@ WORKSPACE = "workspace"
 ARGUMENT = "argument"
 RESULT = "result"
 CONSTANT_DATA = "constant"
+ROUND_DATA = "round"
 
 
 @dataclass(eq=False, slots=True)
@@ -75,9 +80,9 @@ class Storage:
     """The number of elements."""
     dtype: np.dtype[Any]
     role: str = WORKSPACE
-    """Whose memory it is: WORKSPACE, ARGUMENT, RESULT or CONSTANT_DATA."""
+    """Whose memory it is: WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA, or ROUND_DATA (see `RepeatedSteps`)."""
     number: int = 0
-    """The index among the arguments, results or constants."""
+    """The index among the arguments, results, constants, or operands of a round."""
     offset: int = 0
     """Where it begins in the workspace, or in the result whose memory it has before that is written, in bytes."""
     fill: Any = None
@@ -467,8 +472,8 @@ def _estimate_cost(n: int, steps: Sequence[int]) -> float:
 
 MAX_GROUP_OPS = 64
 """Maximum number of ops of one loop: more do not fit into registers, and compile slowly."""
-MAX_PLACED_PARTS = 64
-"""Maximum number of parts that an array is put together from without being stored in between."""
+MIN_SERIES = 16
+"""Parts of an array that lie in a row in memory are copied by one loop if they are at least so many."""
 MAX_TABLE_ELEMENTS = 1 << 22
 """Maximum number of elements that are moved by a table; a larger array is moved by the interpreter."""
 
@@ -597,7 +602,33 @@ class InterpreterCall:
         return [*self.sources, self.target]
 
 
-StreamStep = LoopGroup | MatrixProduct | TableMove | InterpreterCall
+class RoundOperand(NamedTuple):
+    """An array that every round of a loop has somewhere else: one of some storages, and the first element in it."""
+
+    storages: tuple[Storage, ...]
+    which: NDArray[np.int64]
+    """The number of the storage, for each round."""
+    starts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class RepeatedSteps:
+    """The rounds of an unrolled loop: the steps of one round, and where each round has its operands and results."""
+
+    stage: int
+    body: LoweredCircuit
+    """The steps of one round; arguments and results have the role ROUND_DATA and the number of an operand."""
+    rounds: int
+    operands: tuple[RoundOperand, ...]
+    scratch: Storage
+    """The memory of what a round computes for itself, of one byte elements; its size is known when that is planned."""
+
+    def list_storages(self) -> list[Storage]:
+        """Return the storages that rounds read or write."""
+        return [self.scratch, *dict.fromkeys(storage for operand in self.operands for storage in operand.storages)]
+
+
+StreamStep = LoopGroup | MatrixProduct | TableMove | InterpreterCall | RepeatedSteps
 
 
 class PlacedPart(NamedTuple):
@@ -607,17 +638,55 @@ class PlacedPart(NamedTuple):
     layout: ArrayLayout
 
 
-@lru_cache(maxsize=20_000)
-def count_distinct_places(size: int, layouts: tuple[ArrayLayout, ...]) -> int:
-    """Return how many elements of an array of a size lie in some of these layouts.
+class PlacedParts:
+    """The parts of an array of a size that do not overlap, and how many of a growing row of parts these are.
 
-    >>> count_distinct_places(6, (ArrayLayout(0, (2,), (1,)), ArrayLayout(1, (2,), (3,))))
-    3
+    A sum of thousands of parts grows part by part; each sum is the beginning of the same row.
     """
-    marks = np.zeros(max(size, 1), np.bool_)
-    for layout in layouts:
-        _hollow_view(layout, marks)[...] = True
-    return int(np.count_nonzero(marks))
+
+    def __init__(self, size: int, parts: Sequence[PlacedPart]) -> None:
+        self._size = size
+        self._row = list(parts)
+        self._marks: NDArray[np.bool_] | None = None
+        """Which elements belong to a part of the row."""
+        self._count = len(self._row)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def list_parts(self) -> list[PlacedPart]:
+        """Return the parts."""
+        return self._row[: self._count]
+
+    def join(self, others: PlacedParts) -> PlacedParts | None:
+        """Return these parts and the others; None if they overlap.
+
+        >>> value = LoweredValue(WireType(np.dtype(float), (2,)))
+        >>> one, two = (PlacedParts(5, [PlacedPart(value, ArrayLayout(k, (2,), (2,)))]) for k in (0, 1))
+        >>> both = one.join(two)
+        >>> len(one), both and len(both), both and both.join(two)
+        (1, 2, None)
+        """
+        whole = self if self._count == len(self._row) else PlacedParts(self._size, self.list_parts())
+        added = others.list_parts()
+        marks = whole._mark_parts()
+        if any(_hollow_view(part.layout, marks).any() for part in added):
+            return None
+        joined = PlacedParts(self._size, ())
+        joined._row = whole._row
+        joined._row += added
+        joined._marks = marks
+        joined._count = len(joined._row)
+        for part in added:
+            _hollow_view(part.layout, marks)[...] = True
+        return joined
+
+    def _mark_parts(self) -> NDArray[np.bool_]:
+        if self._marks is None:
+            self._marks = np.zeros(max(self._size, 1), np.bool_)
+            for part in self._row:
+                _hollow_view(part.layout, self._marks)[...] = True
+        return self._marks
 
 
 @dataclass(eq=False, slots=True)
@@ -639,7 +708,7 @@ class LoweredValue:
     """Whether it is a product, or a view of one, that nothing but the next node reads."""
     real_and_imag: tuple[LoweredValue, LoweredValue] | None = None
     """The parts of a complex value; they are read from the array, which has them side by side, if they are not here."""
-    parts: tuple[PlacedPart, ...] | None = None
+    parts: PlacedParts | None = None
     """What an array that is not stored yet consists of; it is 0.0 elsewhere. None for any other value."""
 
     @property
@@ -700,15 +769,21 @@ def _find_period(kinds: NDArray[np.int64]) -> int:
     count = len(kinds) - PERIOD_WINDOW
     if count < MIN_PERIOD_ROUNDS * PERIOD_WINDOW:
         return 0
-    hashes = np.zeros(count, np.uint64)
-    for k in range(PERIOD_WINDOW):
-        hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + kinds[k : k + count].astype(np.uint64)
-    order = np.argsort(hashes, kind="stable")
-    distances = np.diff(order)[hashes[order][1:] == hashes[order][:-1]]
+    distances = _find_distances(kinds, count)
     distances = distances[distances <= count // MIN_PERIOD_ROUNDS]
     if len(distances) < count // 4:
         return 0
     return int(np.argmax(np.bincount(distances)))
+
+
+def _find_distances(kinds: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return how far it is from each of the first sequences of nodes to the next one like it, if there is one."""
+    hashes = np.zeros(count, np.uint64)
+    for k in range(PERIOD_WINDOW):
+        hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + kinds[k : k + count].astype(np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    distances: NDArray[np.int64] = np.diff(order)[hashes[order][1:] == hashes[order][:-1]]
+    return distances
 
 
 def split_piecewise_loops(steps: Sequence[StreamStep]) -> list[StreamStep]:
@@ -1096,6 +1171,9 @@ def _list_uses(step: StreamStep) -> tuple[set[Storage], set[Storage]]:
             return {step.target.storage}, {step.source.storage, step.table.storage} | added
         case InterpreterCall():
             return {step.target.storage}, {array.storage for array in step.sources}
+        case RepeatedSteps():
+            storages = set(step.list_storages())
+            return storages, storages
 
 
 class TracedValues(NamedTuple):
@@ -1206,6 +1284,8 @@ def _count_users(steps: Sequence[StreamStep]) -> dict[Storage, int]:
                 arrays = [step.source, step.table, step.target]
             case InterpreterCall():
                 arrays = step.list_arrays()
+            case RepeatedSteps():
+                arrays = [cover_storage(storage, (storage.size,)) for storage in step.list_storages()]
         for storage in {array.storage for array in arrays}:
             counts[storage] = counts.get(storage, 0) + 1
     return counts
@@ -1315,7 +1395,7 @@ def split_columns(circuit: CircuitGraph) -> CircuitGraph:
     >>> [row.op.name for row in split_columns(parse_text(text)).rows()]
     ['input', 'getitem', 'getitem', 'add', 'getitem', 'add', 'multiply']
     """
-    if not any(_count_columns(kind.shape) > 1 for kind in circuit.columns.type_table):
+    if not any(_count_columns(kind.shape) > 1 for kind in circuit.columns.type_table) or not _may_mix_columns(circuit):
         return circuit
     splitting = _ColumnSplitting(circuit)
     return splitting.build() if splitting.pays() else circuit
@@ -1327,6 +1407,17 @@ def _count_columns(shape: tuple[int, ...]) -> int:
         return 0
     width = shape[1] if len(shape) == 2 else 1
     return width if width <= MAX_COLUMNS else 0
+
+
+def _may_mix_columns(circuit: CircuitGraph) -> bool:
+    """Return whether an op that moves elements reads and returns only matrices that may be split, and their columns."""
+    columns = circuit.columns
+    has_columns = np.array([_count_columns(kind.shape) > 0 for kind in columns.type_table])[columns.types]
+    moves = np.array([isinstance(op, LinearOp) and op.moves for op in TABLE.by_code()])[columns.codes]
+    readers = np.repeat(np.arange(circuit.size), np.diff(columns.starts))
+    may_mix = has_columns & moves
+    may_mix[readers[~has_columns[columns.sources]]] = False
+    return bool(may_mix.any())
 
 
 class _ColumnSplitting:
@@ -1528,17 +1619,391 @@ def _number_columns(layout: ArrayLayout, width: int) -> list[int] | None:
     return numbers
 
 
-def lower_circuit(circuit: CircuitGraph) -> LoweredCircuit:
-    """Lower a circuit to steps."""
-    return _CircuitLowering(split_columns(circuit)).lower_all()
+MIN_LOOP_NODES = 2000
+"""Minimum number of nodes of an unrolled loop of which one round is lowered for all."""
+MIN_LOOP_ROUNDS = 4
+MIN_ROUND_NODES = 64
+"""Shorter rounds are taken several times, so that loops over arrays have enough to do."""
+MAX_LOOPS = 16
+"""Maximum number of times that loops of one length of rounds are looked for."""
+MAX_EARLY_OPS = 3
+"""How far from inputs and constants ops are that come first in the second order that is tried."""
+MAX_EVEN_LOOPS = 4
+"""If more loops are found, or less than nine tenths of the nodes are in loops, another order of nodes is tried."""
+MIN_CUT_BODY = 4 * MAX_GROUP_OPS
+"""Minimum number of nodes of a round in which loops are looked for that it repeats itself."""
+MAX_REGIONS = 32
+"""Maximum number of loops; the others, which are shorter, are lowered node by node."""
+MAX_PERIODS = 12
+"""Maximum number of lengths that are tried."""
+
+
+class LoopRegion(NamedTuple):
+    """Nodes that are the rounds of an unrolled loop: those at the same position of two rounds are of one kind."""
+
+    first: int
+    period: int
+    rounds: int
+
+    @property
+    def end(self) -> int:
+        """The node behind the last one."""
+        return self.first + self.period * self.rounds
+
+    def locate(self, nodes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the position and the round of nodes."""
+        rounds, positions = np.divmod(nodes.astype(np.int64) - self.first, self.period)
+        return positions, rounds
+
+
+def order_for_loops(circuit: CircuitGraph, kinds: NDArray[np.int64], early: int = 0) -> NDArray[np.int64]:
+    """Return an order of the nodes in which rounds of unrolled loops are alike.
+
+    Inputs and constants come first, then what differs by round and reads nothing else, such as row k of an input. What
+    differs by round and is only added up, such as the gradient of that row, comes last. With `early` everything comes
+    first that is at most so many ops away from inputs and constants: rounds with equal constants share these ops.
+    """
+    columns = circuit.columns
+    arities = np.diff(columns.starts)
+    is_first = arities == 0
+    readers = np.repeat(np.arange(circuit.size), arities)
+    is_rare = np.bincount(kinds)[kinds] < MIN_LOOP_ROUNDS
+    rank = np.where(is_first, 0, early + 2)
+    for level in range(1, max(early, 1) + 1):
+        counts = np.bincount(readers[is_first[columns.sources]], minlength=circuit.size)
+        found = (counts == arities) & ~is_first & (is_rare | (early > 0))
+        rank[found] = level
+        is_first |= found
+    rank[_find_last_nodes(circuit, is_rare & ~is_first, readers)] = early + 3
+    return np.argsort(rank, kind="stable")
+
+
+def _find_last_nodes(
+    circuit: CircuitGraph, is_rare: NDArray[np.bool_], readers: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which rare nodes, and sums of those, are read by nothing else."""
+    columns = circuit.columns
+    reads_rare = np.zeros(circuit.size, bool)
+    reads_rare[readers[is_rare[columns.sources]]] = True
+    is_last: NDArray[np.bool_] = is_rare | (reads_rare & (columns.codes == TABLE.code_of(TABLE["add"])))
+    wires = np.flatnonzero(is_last[columns.sources])
+    waiting = columns.sources[wires[~is_last[readers[wires]]]].tolist()
+    # A node that is read elsewhere stays, and so do those that it reads.
+    while waiting:
+        node = waiting.pop()
+        if is_last[node]:
+            is_last[node] = False
+            waiting += columns.sources[columns.starts[node] : columns.starts[node + 1]].tolist()
+    return is_last
+
+
+def find_loops(circuit: CircuitGraph, kinds: NDArray[np.int64]) -> list[LoopRegion]:
+    """Return the unrolled loops of a circuit, in order.
+
+    >>> from wiregrad.ir import parse_text
+    >>> steps = [f"y{k + 1} = multiply y{k} y0\\nz{k} = exp y{k}" for k in range(2000)]
+    >>> text = "\\n".join(["input y0: float64[9]", *steps, "output y2000"])
+    >>> chain = parse_text(text)
+    >>> find_loops(chain, number_kinds(chain, chain.columns.types[chain.columns.sources].astype(np.int64)))
+    [LoopRegion(first=1, period=64, rounds=62)]
+    """
+    regions: list[LoopRegion] = []
+    is_free = np.diff(circuit.columns.starts) > 0
+    periods = _list_periods(kinds)
+    for _ in range(MAX_LOOPS):
+        runs = [_find_runs(kinds, period, is_free) for period in periods]
+        lengths = [sum(end - first for first, end in own) for own in runs]
+        if not max(lengths, default=0):
+            break
+        # A multiple of the period fits nearly as well.
+        chosen = next(k for k, length in enumerate(lengths) if 10 * length >= 9 * max(lengths))
+        period = periods[chosen] * max(1, MIN_ROUND_NODES // periods[chosen])
+        for first, end in runs[chosen]:
+            is_free[first:end] = False
+            regions += _find_equal_rounds(circuit, LoopRegion(first, period, (end - first) // period))
+    largest = sorted(regions, key=lambda region: region.first - region.end)
+    return sorted(largest[:MAX_REGIONS])
+
+
+def _list_periods(kinds: NDArray[np.int64]) -> list[int]:
+    """Return the distances after which sequences of nodes occur again most often, in order."""
+    count = len(kinds) - PERIOD_WINDOW
+    if count < MIN_PERIOD_ROUNDS * PERIOD_WINDOW:
+        return []
+    distances = _find_distances(kinds, count)
+    counts = np.bincount(distances[distances <= count // MIN_LOOP_ROUNDS], minlength=1)
+    often = np.argsort(counts)[-MAX_PERIODS:]
+    return sorted(often[counts[often] > 0].tolist())
+
+
+def _find_runs(kinds: NDArray[np.int64], period: int, is_free: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return the first node and the end of each long run of nodes that repeat after a period."""
+    same = (kinds[period:] == kinds[:-period]) & is_free[period:] & is_free[:-period]
+    ends = np.flatnonzero(np.diff(same.astype(np.int8), prepend=0, append=0)).reshape(-1, 2)
+    ends[:, 1] += period
+    is_long = ends[:, 1] - ends[:, 0] >= max(MIN_LOOP_NODES, MIN_LOOP_ROUNDS * period)
+    return [(first, end) for first, end in ends[is_long].tolist()]
+
+
+def _find_equal_rounds(circuit: CircuitGraph, region: LoopRegion) -> list[LoopRegion]:
+    """Return the rounds around the middle one whose nodes read the same nodes of their own round, if they are many."""
+    if region.rounds < MIN_LOOP_ROUNDS:
+        return []
+    offsets = _find_offsets(circuit, region)
+    middle = region.rounds // 2
+    is_own = offsets >= 0
+    is_equal = np.all((offsets == offsets[middle]) | ~(is_own | is_own[middle]), axis=1)
+    different = np.flatnonzero(~is_equal)
+    place = int(np.searchsorted(different, middle))
+    first = int(different[place - 1]) + 1 if place else 0
+    end = int(different[place]) if place < len(different) else region.rounds
+    rounds = end - first
+    if rounds < MIN_LOOP_ROUNDS or rounds * region.period < MIN_LOOP_NODES:
+        return []
+    return [LoopRegion(region.first + first * region.period, region.period, rounds)]
+
+
+def _find_offsets(circuit: CircuitGraph, region: LoopRegion) -> NDArray[np.int64]:
+    """Return the sources of each round, counted from its first node; those of other rounds are negative."""
+    columns = circuit.columns
+    sources = columns.sources[columns.starts[region.first] : columns.starts[region.end]].astype(np.int64)
+    firsts = region.first + region.period * np.arange(region.rounds)
+    return sources.reshape(region.rounds, -1) - firsts[:, None]
+
+
+class LoopPlan:
+    """One round of an unrolled loop as a circuit, and what its inputs are in each round.
+
+    What a round reads from elsewhere is an input of the circuit, except for constants and views: these are part of it.
+    """
+
+    def __init__(self, circuit: CircuitGraph, region: LoopRegion, views: ViewKinds) -> None:
+        self.region = region
+        self.arguments: list[NDArray[np.int64]] = []
+        """For each input of the round the node that it is, in every round."""
+        self.slots: dict[int, int] = {}
+        """How many rounds of each position are kept: those that something outside of their round reads."""
+        self._circuit = circuit
+        self._views = views
+        self._builder = GraphBuilder(finite=False)
+        self._known: dict[bytes, int] = {}
+        self._nodes: list[int] = []
+        offsets = _find_offsets(circuit, region)
+        sources = offsets + (region.first + region.period * np.arange(region.rounds))[:, None]
+        wire = 0
+        for row in circuit.rows(span=range(region.first, region.first + region.period)):
+            own: list[int] = []
+            for _ in row.sources:
+                offset = int(offsets[0, wire])
+                own.append(self._nodes[offset] if offset >= 0 else self._refer_to(sources[:, wire]))
+                wire += 1
+            kind = circuit.type_of(row.node)
+            self._nodes.append(self._builder.recording.append_op(row.op, own, kind, row.mode))
+
+    def _refer_to(self, nodes: NDArray[np.int64]) -> int:
+        """Return the node of the round that is another node of the whole circuit in every round."""
+        key = nodes.tobytes()
+        if key not in self._known:
+            self._known[key] = self._add_outer_node(nodes)
+        return self._known[key]
+
+    def _add_outer_node(self, nodes: NDArray[np.int64]) -> int:
+        circuit, recording = self._circuit, self._builder.recording
+        node = int(nodes[0])
+        kind = circuit.type_of(node)
+        is_same = bool((nodes == node).all())
+        constant = circuit.constant_of(node) if is_same else None
+        if constant is not None:
+            return recording.append_constant(constant)
+        if self._views.have_one_view(nodes):
+            source = self._refer_to(circuit.columns.sources[circuit.columns.starts[nodes]].astype(np.int64))
+            return recording.append_op(circuit.op_of(node), [source], kind)
+        self.arguments.append(nodes)
+        return recording.append_input(f"x{len(self.arguments)}", kind)
+
+    def build_body(self) -> CircuitGraph:
+        """Return one round, with the nodes that are kept as its outputs."""
+        ports = {f"y{position}": Port(self._builder, self._nodes[position]) for position in self.slots}
+        return self._builder.build(name="round", labels=ports)
+
+
+def plan_loops(circuit: CircuitGraph, regions: Sequence[LoopRegion], kinds: NDArray[np.int64]) -> list[LoopPlan]:
+    """Return the plans of all loops of a circuit."""
+    views = ViewKinds(circuit, kinds)
+    plans = [LoopPlan(circuit, region, views) for region in regions]
+    outside = _find_outside_reads(circuit, regions, views)
+    for plan in plans:
+        others = [each for other in plans if other is not plan for each in other.arguments]
+        _choose_slots(plan, np.unique(np.concatenate([outside, *others])))
+    return plans
+
+
+class ViewKinds:
+    """Says which nodes are views of their operand if that is contiguous; that is found once for each kind of node."""
+
+    def __init__(self, circuit: CircuitGraph, kinds: NDArray[np.int64]) -> None:
+        self._circuit = circuit
+        self._kinds = kinds
+        self._known: dict[int, bool] = {}
+
+    def have_one_view(self, nodes: NDArray[np.int64]) -> bool:
+        """Return whether all of some nodes are of one kind, and views."""
+        return bool((self._kinds[nodes] == self._kinds[nodes[0]]).all()) and self._is_view(int(nodes[0]))
+
+    def find_views(self, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of some nodes are views."""
+        _, firsts, inverse = np.unique(self._kinds[nodes], return_index=True, return_inverse=True)
+        return np.array([self._is_view(int(nodes[first])) for first in firsts], bool)[inverse.reshape(-1)]
+
+    def _is_view(self, node: int) -> bool:
+        kind = int(self._kinds[node])
+        if kind not in self._known:
+            self._known[kind] = _is_view_node(self._circuit, node)
+        return self._known[kind]
+
+
+def _is_view_node(circuit: CircuitGraph, node: int) -> bool:
+    op = circuit.op_of(node)
+    sources = circuit.sources_of(node)
+    if op.per_call or not isinstance(op, LinearOp) or not op.moves or len(sources) != 1:
+        return False
+    kind, own = circuit.type_of(node), circuit.type_of(sources[0])
+    layout = _find_view(op, prod(own.shape), ArrayLayout(0, own.shape, contiguous_strides(own.shape)))
+    return kind.dtype == own.dtype and layout is not None and layout.shape == kind.shape
+
+
+def _find_outside_reads(circuit: CircuitGraph, regions: Sequence[LoopRegion], views: ViewKinds) -> NDArray[np.int64]:
+    """Return what outputs and nodes outside of loops read; a view in a loop is read where its operand is."""
+    columns = circuit.columns
+    is_inside = np.zeros(circuit.size, bool)
+    for region in regions:
+        is_inside[region.first : region.end] = True
+    is_read = np.zeros(circuit.size, bool)
+    is_read[columns.sources[~np.repeat(is_inside, np.diff(columns.starts))]] = True
+    is_read[columns.outputs] = True
+    nodes: NDArray[np.int64] = np.flatnonzero(is_read)
+    inside = np.flatnonzero(is_inside[nodes])
+    while len(inside := inside[views.find_views(nodes[inside])]):
+        nodes[inside] = columns.sources[columns.starts[nodes[inside]]]
+        inside = inside[is_inside[nodes[inside]]]
+    return nodes
+
+
+def _choose_slots(plan: LoopPlan, outside: NDArray[np.int64]) -> None:
+    """Choose how many rounds are kept of each position: a few if only the next rounds, or the end, read them."""
+    region = plan.region
+    distances = np.full(region.period, -1, np.int64)
+    for nodes in plan.arguments:
+        readers = np.flatnonzero(nodes >= region.first)
+        positions, rounds = region.locate(nodes[readers])
+        np.maximum.at(distances, positions, readers - rounds)
+    earliest = np.full(region.period, region.rounds, np.int64)
+    positions, rounds = region.locate(outside[(outside >= region.first) & (outside < region.end)])
+    np.minimum.at(earliest, positions, rounds)
+    for position in np.flatnonzero((distances >= 0) | (earliest < region.rounds)).tolist():
+        count = max(int(distances[position]), 0) + 1
+        plan.slots[position] = count if earliest[position] >= region.rounds - count else region.rounds
+
+
+class LoopStack(NamedTuple):
+    """Where the rounds of a loop keep a value: some arrays in a row, which are used in turns."""
+
+    storage: Storage
+    slots: int
+
+    def find_starts(self, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the arrays of rounds begin."""
+        return rounds % self.slots * (self.storage.size // self.slots)
+
+
+STACK_ALIGNMENT = 64
+"""Arrays of this many bytes or more that rounds keep begin at a multiple of it: vectors then lie in one cache line."""
+
+
+def make_stack(size: int, dtype: np.dtype[Any], slots: int) -> LoopStack:
+    """Return room for some arrays of a size.
+
+    >>> make_stack(9, np.dtype(float), 3).find_starts(np.arange(5)).tolist()
+    [0, 16, 32, 0, 16]
+    """
+    multiple = STACK_ALIGNMENT // dtype.itemsize if size * dtype.itemsize >= STACK_ALIGNMENT else 1
+    return LoopStack(Storage(slots * -(-size // multiple) * multiple, dtype), slots)
+
+
+class LoweredLoop(NamedTuple):
+    """A loop of which one round was lowered."""
+
+    region: LoopRegion
+    stacks: dict[int, LoopStack]
+    """What is kept, by its position in the round."""
+    ready: int
+    """The first stage in which that can be read."""
+
+    def find_stack(self, position: int, number: int) -> LoopStack | None:
+        """Return where a value of some round is after the last one; None if it is not kept that long."""
+        stack = self.stacks.get(position)
+        is_kept = stack is not None and number >= self.region.rounds - stack.slots
+        return stack if is_kept else None
+
+
+def lower_circuit(circuit: CircuitGraph, limit: int | None = None) -> LoweredCircuit:
+    """Lower a circuit to steps; of a long unrolled loop only one round is lowered.
+
+    Raises `NotNativeError` if more nodes than `limit` would have to be lowered.
+    """
+    circuit = split_columns(circuit)
+    plans: list[LoopPlan] = []
+    if circuit.size >= MIN_LOOP_NODES:
+        circuit, regions, kinds = _arrange_loops(circuit)
+        plans = plan_loops(circuit, regions, kinds) if regions else []
+    check_node_count(circuit.size, [plan.region for plan in plans], limit)
+    return _CircuitLowering(circuit, plans).lower_all()
+
+
+def check_loops(circuit: CircuitGraph, limit: int) -> None:
+    """Raise `NotNativeError` if more nodes than `limit` are outside of unrolled loops, of which one round counts."""
+    if circuit.size > limit:
+        check_node_count(circuit.size, _arrange_loops(circuit)[1] if circuit.size >= MIN_LOOP_NODES else (), limit)
+
+
+def check_node_count(size: int, regions: Sequence[LoopRegion], limit: int | None) -> None:
+    """Raise `NotNativeError` if a circuit of a size with these loops has too many different nodes."""
+    different = size - sum((region.rounds - 1) * region.period for region in regions)
+    if limit is not None and different > limit:
+        raise NotNativeError(
+            f"the circuit has {size:,} nodes on arrays, {different:,} of them different; more than {limit:,} would "
+            "compile too slowly"
+        )
+
+
+def _arrange_loops(circuit: CircuitGraph) -> tuple[CircuitGraph, list[LoopRegion], NDArray[np.int64]]:
+    """Return a circuit with its nodes in the order that suits its loops, these loops, and the kinds of its nodes."""
+    kinds = number_kinds(circuit, circuit.columns.types[circuit.columns.sources].astype(np.int64))
+    best: tuple[int, CircuitGraph, NDArray[np.int64], list[LoopRegion]] = (0, circuit, kinds, [])
+    for early in (0, MAX_EARLY_OPS):
+        order = order_for_loops(circuit, kinds, early)
+        ordered = circuit.reordered(order)
+        regions = find_loops(ordered, kinds[order])
+        covered = sum(region.end - region.first for region in regions)
+        if covered > best[0]:
+            best = (covered, ordered, kinds[order], regions)
+        if len(regions) <= MAX_EVEN_LOOPS and 10 * covered >= 9 * circuit.size:
+            break
+    _, ordered, own, regions = best
+    return ordered, regions, own
 
 
 class _CircuitLowering:
     """Lowers the nodes of one circuit, one after the other."""
 
-    def __init__(self, circuit: CircuitGraph) -> None:
+    def __init__(self, circuit: CircuitGraph, loops: Sequence[LoopPlan] = (), *, is_body: bool = False) -> None:
         self.circuit = circuit
-        self.values: list[LoweredValue] = []
+        self._is_body = is_body
+        """Whether the circuit is one round of a loop."""
+        self._plans = loops
+        self._loops: list[LoweredLoop] = []
+        self.values: list[LoweredValue | None] = []
+        """The values of the nodes; None for those of a loop, which `_value_of` finds."""
         self.steps: list[StreamStep] = []
         self.arguments: list[Storage] = []
         self.constants: list[tuple[Storage, NDArray[Any]]] = []
@@ -1551,6 +2016,12 @@ class _CircuitLowering:
         columns = circuit.columns
         self._kinds: list[int] = number_kinds(circuit, columns.types[columns.sources].astype(np.int64)).tolist()
         """The number of the kind of each node."""
+        self._types: list[int] = columns.types.tolist()
+        self._constant_values = circuit.constants()
+        self._is_plain = self._find_plain_nodes()
+        self._readers = self._count_readers()
+        self._epochs = self._number_epochs()
+        self._view_ops: dict[int, Op] = {}
         self._elements: dict[int, LoweredElement] = {}
         """What elementwise ops of a kind do where no operand is a number."""
         self._deferred: dict[Storage, DeferredCopy | MatrixProduct] = {}
@@ -1558,35 +2029,142 @@ class _CircuitLowering:
 
     def lower_all(self) -> LoweredCircuit:
         """Lower every node, and copy to the results what is not computed in their place."""
-        constants = self.circuit.constants()
-        numbers = self.circuit.columns.types.tolist()
-        table = self.circuit.columns.type_table
-        epochs = find_epochs(self.circuit).tolist()
-        is_plain = self._find_plain_nodes()
-        readers = self._count_readers()
-        for row in self.circuit.rows():
-            self._epoch = epochs[row.node]
-            kind = table[numbers[row.node]]
+        node = 0
+        for plan in self._plans:
+            self._lower_nodes(range(node, plan.region.first))
+            if self._lower_loop(plan):
+                self.values += [None] * (plan.region.end - plan.region.first)
+            else:
+                self._lower_nodes(range(plan.region.first, plan.region.end))
+            node = plan.region.end
+        self._lower_nodes(range(node, self.circuit.size))
+        results, types = self._place_results()
+        order = sorted(range(len(self.steps)), key=lambda k: (self.steps[k].stage, k))
+        steps = split_piecewise_loops([self.steps[k] for k in order])
+        if not self._is_body:
+            # What a round reads may be written by the same round, so it is not read later than it was meant to be.
+            steps = recompute_in_readers(steps)
+        steps = tile_transposed_loops(run_loops_by_rows(steps))
+        return LoweredCircuit(steps, self.arguments, results, self.constants, types, self.circuit.size)
+
+    def _lower_nodes(self, span: range) -> None:
+        """Lower some nodes, one after the other."""
+        values = self.values
+        for row in self.circuit.rows(span=span):
+            self._epoch = self._epochs[row.node]
+            kind = self.circuit.columns.type_table[self._types[row.node]]
             if row.op is INPUT:
                 memory = find_memory_type(kind)
                 storage = Storage(prod(memory.shape), memory.dtype, ARGUMENT, len(self.arguments))
                 self.arguments.append(storage)
-                self.values.append(LoweredValue(kind, array=cover_storage(storage, memory.shape)))
+                values.append(LoweredValue(kind, array=cover_storage(storage, memory.shape)))
             elif row.op is CONSTANT:
-                self.values.append(self._place_constant(np.asarray(constants[row.node]), kind))
+                values.append(self._place_constant(np.asarray(self._constant_values[row.node]), kind))
             else:
-                operands = [self.values[source] for source in row.sources]
-                lower = self._lower_plain if is_plain[row.node] else self._lower_node
+                operands = [values[source] or self._value_of(source) for source in row.sources]
+                lower = self._lower_plain if self._is_plain[row.node] else self._lower_node
                 value = lower(row, operands, kind)
                 if value.array is not None and value.array.storage in self._deferred:
                     product = row.op is TABLE["matmul"] or all(operand.read_once for operand in operands)
-                    value.read_once = product and readers[row.node] == 1
-                self.values.append(value)
-        results, types = self._place_results()
-        order = sorted(range(len(self.steps)), key=lambda k: (self.steps[k].stage, k))
-        steps = split_piecewise_loops([self.steps[k] for k in order])
-        steps = tile_transposed_loops(run_loops_by_rows(recompute_in_readers(steps)))
-        return LoweredCircuit(steps, self.arguments, results, self.constants, types, self.circuit.size)
+                    value.read_once = product and self._readers[row.node] == 1
+                values.append(value)
+
+    def _value_of(self, node: int) -> LoweredValue:
+        """Return the value of a node, which may be in a round of a loop."""
+        value = self.values[node]
+        if value is None:
+            value = self.values[node] = self._find_in_round(node)
+        return value
+
+    def _find_in_round(self, node: int) -> LoweredValue:
+        """Return a value that a round of a loop keeps, or a view of one."""
+        loop = next(each for each in self._loops if each.region.first <= node < each.region.end)
+        kind = self.circuit.type_of(node)
+        position, number = (int(each) for each in loop.region.locate(np.array(node)))
+        stack = loop.find_stack(position, number)
+        if stack is None:
+            sources = self.circuit.sources_of(node)
+            operands = [self._value_of(source) for source in sources]
+            return self._lower_node(Row(node, self._view_op_of(node), sources, 0), operands, kind)
+        start = int(stack.find_starts(np.array(number)))
+        array = StridedArray(stack.storage, start, kind.shape, contiguous_strides(kind.shape))
+        return LoweredValue(kind, array=array, ready=loop.ready)
+
+    def _view_op_of(self, node: int) -> Op:
+        """Return the op of a view in a loop, which is looked up once for all nodes of its kind."""
+        kind = self._kinds[node]
+        if kind not in self._view_ops:
+            self._view_ops[kind] = self.circuit.op_of(node)
+        return self._view_ops[kind]
+
+    def _lower_loop(self, plan: LoopPlan) -> bool:
+        """Lower one round of a loop for all of them; returns whether that is possible."""
+        circuit = plan.build_body() if plan.slots else None
+        if circuit is None or any(kind.dtype.kind == "c" for kind in circuit.columns.type_table):
+            return False
+        body = _CircuitLowering(circuit, is_body=True).lower_all()
+        if any(isinstance(step, InterpreterCall) for step in body.steps):
+            return False
+        if any(storage.dtype.char not in NATIVE_DTYPES for storage in body.arguments):
+            return False
+        region = plan.region
+        stacks: dict[int, LoopStack] = {}
+        for (position, slots), result in zip(plan.slots.items(), body.results, strict=True):
+            stacks[position] = make_stack(result.size, result.dtype, slots)
+        own = LoweredLoop(region, stacks, 0)
+        operands: list[RoundOperand] = []
+        stage = 0
+        for nodes in plan.arguments:
+            operand, ready = self._find_rounds(nodes, [*self._loops, own])
+            operands.append(operand)
+            stage = max(stage, ready)
+        rounds = np.arange(region.rounds)
+        for stack in stacks.values():
+            operands.append(RoundOperand((stack.storage,), np.zeros_like(rounds), stack.find_starts(rounds)))
+        for number, storage in enumerate([*body.arguments, *body.results]):
+            storage.role = ROUND_DATA
+            storage.number = number
+        for storage, data in body.constants:
+            storage.number = len(self.constants)
+            self.constants.append((storage, data))
+        scratch = Storage(0, np.dtype(np.uint8))
+        self.steps.append(RepeatedSteps(stage, body, region.rounds, tuple(operands), scratch))
+        self._loops.append(own._replace(ready=stage + 1))
+        return True
+
+    def _find_rounds(self, nodes: NDArray[np.int64], loops: Sequence[LoweredLoop]) -> tuple[RoundOperand, int]:
+        """Return where an operand is in each round, and the first stage in which all of it can be read."""
+        storages: list[Storage] = []
+        which = np.full(len(nodes), -1, np.int64)
+        starts = np.zeros(len(nodes), np.int64)
+        ready = 0
+        for loop in loops:
+            inside = np.flatnonzero((nodes >= loop.region.first) & (nodes < loop.region.end))
+            positions, rounds = loop.region.locate(nodes[inside])
+            for position in np.unique(positions).tolist():
+                stack = loop.stacks.get(position)
+                if stack is not None:
+                    own = positions == position
+                    which[inside[own]] = len(storages)
+                    starts[inside[own]] = stack.find_starts(rounds[own])
+                    storages.append(stack.storage)
+                    ready = max(ready, loop.ready)
+        others = np.flatnonzero(which < 0)
+        distinct, inverse = np.unique(nodes[others], return_inverse=True)
+        values = [self._make_contiguous(self._value_of(node)) for node in distinct.tolist()]
+        arrays = [self._in_memory(value) for value in values]
+        which[others] = len(storages) + inverse
+        starts[others] = np.array([array.start for array in arrays], np.int64)[inverse]
+        storages += [array.storage for array in arrays]
+        ready = max([ready, *(value.ready for value in values)])
+        return RoundOperand(tuple(storages), which, starts), ready
+
+    def _number_epochs(self) -> list[int]:
+        """Return the round of an unrolled loop that each node belongs to; one round is not cut unless it is long."""
+        if self._is_body and self.circuit.size < MIN_CUT_BODY:
+            return [0] * self.circuit.size
+        epochs: list[int] = find_epochs(self.circuit).tolist()
+        return epochs
 
     def _find_plain_nodes(self) -> list[bool]:
         """Return for each node whether it is an elementwise op with scalar text on floats and conditions."""
@@ -1628,7 +2206,7 @@ class _CircuitLowering:
         results: list[Storage] = []
         types: list[WireType] = []
         for node in self.circuit.columns.outputs.tolist():
-            value = self.values[node]
+            value = self._value_of(node)
             if value.array is None and value.group is not None:
                 self._store_in_c_order(value)
             array = None if value.number is not None else self._in_memory(value)
@@ -1837,7 +2415,8 @@ class _CircuitLowering:
 
     def _group_for(self, stage: int, shape: tuple[int, ...]) -> LoopGroup:
         group = self._open_groups.get((stage, shape))
-        if group is None or group.epoch != self._epoch or len(group.ops) >= MAX_GROUP_OPS:
+        is_full = group is not None and (len(group.ops) >= MAX_GROUP_OPS or len(group.stores) >= MAX_GROUP_OPS)
+        if group is None or is_full or group.epoch != self._epoch:
             group = self._open_groups[stage, shape] = LoopGroup(stage, shape, epoch=self._epoch)
             self.steps.append(group)
         return group
@@ -2037,8 +2616,8 @@ class _CircuitLowering:
             return self._add_at(op, operands, types, filled, found, target)
         if order is None:
             pairs = zip(filled, found, strict=True)
-            parts = tuple(PlacedPart(operands[slot], ArrayLayout(*place[1:])) for slot, place in pairs)
-            return LoweredValue(kind, parts=parts)
+            parts = [PlacedPart(operands[slot], ArrayLayout(*place[1:])) for slot, place in pairs]
+            return LoweredValue(kind, parts=PlacedParts(target.size, parts))
         target.storage.fill = None if sum(sizes) == target.size else 0.0
         ready = max(self._store_at(operands[slot], place) for slot, place in zip(filled, found, strict=True))
         return LoweredValue(kind, array=target, ready=ready)
@@ -2065,26 +2644,50 @@ class _CircuitLowering:
 
     def _join_parts(self, one: LoweredValue, two: LoweredValue) -> LoweredValue | None:
         """Return the sum of two arrays that consist of parts if none of these overlap: nothing has to be added."""
-        if not one.parts or not two.parts or one.kind != two.kind or len(one.parts + two.parts) > MAX_PLACED_PARTS:
+        if one.parts is None or two.parts is None or one.kind != two.kind:
             return None
-        parts = one.parts + two.parts
-        wanted = sum(prod(part.layout.shape) for part in parts)
-        size = prod(one.kind.shape)
-        if wanted > size or count_distinct_places(size, tuple(part.layout for part in parts)) != wanted:
-            return None
-        return LoweredValue(one.kind, parts=parts)
+        parts = one.parts.join(two.parts)
+        return None if parts is None else LoweredValue(one.kind, parts=parts)
 
     def _store_parts(self, value: LoweredValue) -> None:
         """Store an array that consists of parts."""
         assert value.parts is not None
+        parts = value.parts.list_parts()
         target = new_array(value.kind)
-        covered = sum(prod(part.layout.shape) for part in value.parts) == target.size
+        covered = sum(prod(part.layout.shape) for part in parts) == target.size
         target.storage.fill = None if covered else 0.0
-        value.ready = max(
-            self._store_at(part.value, StridedArray(target.storage, *part.layout)) for part in value.parts
-        )
+        ready, rest = self._store_series(parts, target.storage)
+        stores = [self._store_at(part.value, StridedArray(target.storage, *part.layout)) for part in rest]
+        value.ready = max([ready, *stores])
         value.array = target
         value.parts = None
+
+    def _store_series(self, parts: Sequence[PlacedPart], target: Storage) -> tuple[int, list[PlacedPart]]:
+        """Store parts that lie in a row in memory, and go to a row of places, by one loop for each row.
+
+        Returns the stage in which these can be read, and the other parts.
+        """
+        rows: dict[tuple[Any, ...], list[tuple[PlacedPart, StridedArray]]] = {}
+        rest: list[PlacedPart] = []
+        for part in parts if len(parts) >= MIN_SERIES else ():
+            array = part.value.array
+            if array is None or array.storage in self._deferred or part.value.number is not None:
+                rest.append(part)
+            else:
+                key = (array.storage, array.shape, array.strides, part.layout.strides, part.value.ready)
+                rows.setdefault(key, []).append((part, array))
+        ready = 0
+        for members in rows.values():
+            for series in _split_into_series(members):
+                if len(series) < MIN_SERIES:
+                    rest += [part for part, _ in series]
+                    continue
+                stage = series[0][0].value.ready
+                layouts = [part.layout for part, _ in series]
+                places = [StridedArray(target, *layout) for layout in layouts]
+                self._append_copy(stage, _join_series([array for _, array in series]), _join_series(places))
+                ready = max(ready, stage + 1)
+        return ready, rest if len(parts) >= MIN_SERIES else list(parts)
 
     def _lower_pieces(self, op: ArrayOp, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         """Lower an op of one operand that returns views of it box by box, such as `roll`."""
@@ -2367,6 +2970,28 @@ class _CircuitLowering:
         dtypes = (*(value.kind.dtype for value in operands), kind.dtype)
         self.steps.append(InterpreterCall(stage, row.op, row.node, sources, target, dtypes))
         return LoweredValue(kind, array=target, ready=stage + 1)
+
+
+def _split_into_series(members: list[tuple[PlacedPart, StridedArray]]) -> list[list[tuple[PlacedPart, StridedArray]]]:
+    """Return parts, in order, as runs in which the distances to the next source and to the next place are the same."""
+    starts = np.array([(array.start, part.layout.start) for part, array in members], np.int64)
+    steps = np.diff(starts, axis=0)
+    runs: list[list[tuple[PlacedPart, StridedArray]]] = []
+    first = 0
+    while first < len(members):
+        same = np.flatnonzero((steps[first:] != steps[first : first + 1]).any(axis=1))
+        end = first + 1 + (int(same[0]) if len(same) else len(members) - 1 - first)
+        end = max(end, first + 1)
+        runs.append(members[first:end])
+        first = end
+    return runs
+
+
+def _join_series(arrays: Sequence[StridedArray]) -> StridedArray:
+    """Return arrays of one layout that begin at even distances as one array, with an axis in front."""
+    first, second = arrays[:2]
+    step = second.start - first.start
+    return first._replace(shape=(len(arrays), *first.shape), strides=(step, *first.strides))
 
 
 def _may_be_view(op: Op, operands: Sequence[LoweredValue], kind: WireType) -> bool:
