@@ -14,7 +14,7 @@ value, its local derivative, the gradient that came back along it.
 from typing import TYPE_CHECKING
 
 from wiregrad import ops
-from wiregrad.api import Builder, Circuit, Run, circuit, diff, load
+from wiregrad.api import Builder, Circuit, ImportedCircuit, Run, circuit, diff, from_torch, load
 from wiregrad.errors import WiregradError
 from wiregrad.ir import TABLE as _TABLE
 from wiregrad.lazy import load_module_lazily, load_names_lazily
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         vjp,
         vmap,
     )
+    from wiregrad.exchange import watch
     from wiregrad.learn.quiz import Quiz
 else:
     _values = load_module_lazily("wiregrad.api.values")
@@ -65,6 +66,7 @@ __all__ = [
     "Builder",
     "Circuit",
     "Function",
+    "ImportedCircuit",
     "Quiz",
     "Run",
     "Value",
@@ -79,6 +81,7 @@ __all__ = [
     "diff",
     "elementwise_grad",
     "explain",
+    "from_torch",
     "grad",
     "group",
     "hessian",
@@ -107,6 +110,7 @@ __all__ = [
     "value_and_grad",
     "vjp",
     "vmap",
+    "watch",
 ]
 
 if TYPE_CHECKING:
@@ -139,6 +143,7 @@ if not TYPE_CHECKING:
             **dict.fromkeys(("anomaly", "blame", "check_grads", "explain", "record"), "wiregrad.api.diagnostics"),
             "compile": "wiregrad.api.compiled_function",
             "Quiz": "wiregrad.learn.quiz",
+            "watch": "wiregrad.exchange",
             "train": "wiregrad.training",
             "nn": "wiregrad.nn",
             "optim": "wiregrad.optim",

@@ -5,6 +5,6 @@ Start with `circuits.py`: the public classes `Circuit`, `Run` and `Builder`, loa
 gradients, the flight recorder) are loaded on first use.
 """
 
-from wiregrad.api.circuits import Builder, Circuit, Run, circuit, diff, load
+from wiregrad.api.circuits import Builder, Circuit, ImportedCircuit, Run, circuit, diff, from_torch, load
 
-__all__ = ["Builder", "Circuit", "Run", "circuit", "diff", "load"]
+__all__ = ["Builder", "Circuit", "ImportedCircuit", "Run", "circuit", "diff", "from_torch", "load"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from wiregrad import codegen, draw, inspect, ir, passes
+from wiregrad import codegen, draw, exchange, inspect, ir, passes
 from wiregrad.backends import RunRecord as BareRun
 from wiregrad.backends import interpreter
 from wiregrad.backends.interpreter import evaluate_function
@@ -509,6 +509,43 @@ class Circuit(ir.CircuitGraph, Drawable):
 
     def __str__(self) -> str:
         return self.to_text()
+
+
+class ImportedCircuit(Circuit):
+    """A circuit that was taken from a run of another framework, with the values that its inputs had there.
+
+    Calls and `run` use these values for the inputs that are left out.
+    """
+
+    __slots__ = ("point",)
+
+    def __init__(self, columns: ir.CircuitColumns, point: Mapping[str, Any] | None = None) -> None:
+        super().__init__(columns)
+        self.point = dict(point or {})
+
+    def __call__(self, /, *vector: object, **inputs: object) -> Any:
+        """Compute the output as a circuit does; inputs that are left out have the values of the run."""
+        return super().__call__(*vector, **(inputs if vector else {**self.point, **inputs}))
+
+    def run(self, /, *vector: object, **inputs: object) -> Run:
+        """Run forward and backward as a circuit does; inputs that are left out have the values of the run."""
+        return super().run(*vector, **(inputs if vector else {**self.point, **inputs}))
+
+
+exchange.CIRCUIT_MAKERS.append(ImportedCircuit)
+
+
+def from_torch(
+    function: Callable[..., Any], /, *args: object, opaque: bool = False, **kwargs: object
+) -> ImportedCircuit:
+    """Run a PyTorch function or module once and return its circuit; see the page on importing.
+
+    Floating tensors among the arguments, and parameters, are inputs under their names; modules are groups, and nodes
+    have the lines of your files. Gradients follow wiregrad's rules. Ops that wiregrad does not know raise
+    `UnknownOpsError`, which lists them all; with `opaque=True` they become nodes that call PyTorch.
+    """
+    circuit, point = exchange.torch_import.import_function(function, args, kwargs, opaque=opaque)
+    return ImportedCircuit(circuit.columns, point)
 
 
 class Builder(ir.GraphBuilder):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import runpy
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from wiregrad.api import Run
 from wiregrad.cli.command_base import (
+    CommandFailure,
     CommandTarget,
     TargetCommand,
     check_node_name,
@@ -17,12 +23,20 @@ from wiregrad.cli.command_base import (
     may_use_colours,
     output_option,
     print_answer,
+    run_user_code,
 )
 from wiregrad.cli.command_base import document_run as document_of
 from wiregrad.dtypes import format_all_digits, format_brief_number
 from wiregrad.errors import require_package
 from wiregrad.ir import Node, Pattern
 from wiregrad.ir.columns import is_automatic_name
+from wiregrad.lazy import load_module_lazily
+
+if TYPE_CHECKING:
+    from wiregrad import exchange
+    from wiregrad.exchange import observed_questions
+else:
+    exchange = load_module_lazily("wiregrad.exchange")
 
 
 def format_run_table(run: Run) -> str:
@@ -124,14 +138,66 @@ class RunQuestion:
         print_answer(self.name, answer, document, has_problem=False)
 
 
-def _print_blame(target: CommandTarget, document: bool) -> None:
+def _print_blame(target: CommandTarget | TorchScript, document: bool) -> None:
     answer = target.blame()
     print_answer("blame", answer, document, has_problem=bool(answer))
 
 
-blame_command = TargetCommand(
+@dataclass(frozen=True)
+class TorchScript:
+    """A script that uses PyTorch, and its arguments; it runs under watch until a loss or gradient is not finite."""
+
+    path: Path
+    arguments: tuple[str, ...]
+
+    def blame(self) -> observed_questions.ObservedBlame:
+        """Run the script and name the op that broke; an error that explains itself by it is not raised."""
+        watched = exchange.watch(stop=True)
+        try:
+            with run_user_code(str(self.path), str(self.path)), watched:
+                self._run_as_main()
+        except CommandFailure:
+            answer = watched.blame()
+            if not answer:
+                raise
+            return answer
+        return watched.blame()
+
+    def _run_as_main(self) -> None:
+        arguments = sys.argv
+        sys.argv = [str(self.path), *self.arguments]
+        sys.path.insert(0, str(self.path.parent))
+        try:
+            runpy.run_path(str(self.path), run_name="__main__")
+        except SystemExit as end:
+            if end.code:
+                raise
+        finally:
+            sys.argv = arguments
+            sys.path.remove(str(self.path.parent))
+
+
+TORCH_IMPORT = re.compile(rb"^\s*(import|from)\s+torch\b", re.MULTILINE)
+
+
+class BlameCommand(TargetCommand):
+    """The command `blame`, which also takes a script that imports PyTorch, with its arguments."""
+
+    def read_target(  # type: ignore[override]
+        self, formula: str, values: Sequence[str], form: str | None = None
+    ) -> CommandTarget | TorchScript:
+        """Return the target of the command: a script of PyTorch, or what other commands take."""
+        path = Path(formula)
+        if form is None and path.suffix == ".py" and path.is_file() and TORCH_IMPORT.search(path.read_bytes()):
+            return TorchScript(path, tuple(values))
+        return super().read_target(formula, values, form)
+
+
+blame_command = BlameCommand(
     "blame",
-    "Name the op that first made something non-finite.\n\nThe exit code is 1 if there is one.",
+    "Name the op that first made something non-finite.\n\n"
+    "A script that imports PyTorch is run under watch, with the arguments that follow it: wiregrad blame train.py. "
+    "The exit code is 1 if there is such an op.",
     'blame "sqrt(x*x + y*y)" x=0 y=0',
     _print_blame,
     [output_option(), json_option()],

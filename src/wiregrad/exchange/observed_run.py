@@ -7,10 +7,17 @@ numbers (`TensorRef`), in the order in which the framework ran them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import linecache
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
+from types import CodeType
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.ir import Place
 
@@ -21,14 +28,54 @@ class TensorRef(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CallSite:
-    """The call in the user's code that ran an op: its place, and the text of the call if the source can be read."""
+    """The call in the user's code that ran an op."""
 
     place: Place
-    text: str
-    function: str
-    """The name of the function that contains the call."""
+    code: CodeType
+    instruction: int
+    """The offset of the call in the code."""
+
+    @cached_property
+    def text(self) -> str:
+        """The source text of the call, such as `torch.sqrt(x)`; empty if it cannot be read or spans several lines."""
+        positions = next(islice(self.code.co_positions(), self.instruction // 2, None), None)
+        if positions is None or positions[0] != positions[1] or positions[2] is None or positions[3] is None:
+            return ""
+        line = linecache.getline(self.place.file, positions[0] or 0).encode()
+        return line[positions[2] : positions[3]].decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSummary:
+    """Sizes and counts of the numbers of a tensor; extremes, mean and rms are those of the finite numbers."""
+
+    size: int
+    zeros: int = 0
+    nans: int = 0
+    infs: int = 0
+    low: float = math.nan
+    high: float = math.nan
+    mean: float = math.nan
+    rms: float = math.nan
+
+    @property
+    def norm(self) -> float:
+        """The Euclidean norm of the finite numbers."""
+        return self.rms * math.sqrt(max(0, self.size - self.nans - self.infs))
+
+
+@dataclass(slots=True)
+class HeldValue:
+    """A value of the framework: the tensor itself, not connected to its graph, or only its summary."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    value: Any = None
+    summary: TensorSummary | None = None
+    charged: int = 0
+    """How many bytes are held for its sake."""
 
 
 @dataclass(slots=True)
@@ -45,6 +92,8 @@ class ObservedTensor:
     stride: tuple[int, ...]
     dtype: str
     requires_grad: bool
+    is_leaf: bool = True
+    """Whether the framework's graph did not make it; told of tensors that come from outside."""
     producer: int | None = None
     """The op whose result it is; None for what comes from outside, and for a view that is read after a write."""
     writer: int | None = None
@@ -53,10 +102,12 @@ class ObservedTensor:
     """The name of a parameter, buffer or input; empty for everything else."""
     kind: str = "computed"
     """`parameter`, `buffer`, `input` (comes from outside and has no name of its own) or `computed`."""
-    value: Any = None
-    """The framework's tensor, not connected to its graph; None if only the summary is held."""
-    summary: Any = None
-    """Sizes and counts of a value that is not held."""
+    held: HeldValue | None = None
+
+    @property
+    def value(self) -> Any:
+        """The framework's tensor, not connected to its graph; None if only the summary is held."""
+        return None if self.held is None else self.held.value
 
 
 @dataclass(slots=True)
@@ -84,6 +135,13 @@ class ObservedOp:
     grad_enabled: bool
     written: tuple[tuple[int, int], ...] = ()
     """The tensors that it wrote in place: their numbers before and after."""
+    module_call: int = 0
+    """The number of the call of its module, counted over all modules."""
+
+    @property
+    def title(self) -> str:
+        """The name without its namespace: `add_`."""
+        return self.name.rpartition(".")[2]
 
     @property
     def place(self) -> Place | None:
@@ -114,7 +172,9 @@ class ObservedFunction:
     rule: Any = None
     """The framework's class of the function."""
     arguments: tuple[Any, ...] = ()
-    """The arguments of the call, as the framework got them."""
+    """The arguments of the call, with a `TensorRef` for each tensor."""
+    outputs: dict[int, int] = field(default_factory=dict)
+    """The tensors that it returned, by their position."""
 
 
 @dataclass(slots=True)
@@ -126,9 +186,11 @@ class ObservedGradient:
     """The custom function whose rule ran; None for the framework's own rule."""
     backward: int
     """The number of the backward pass."""
-    received: tuple[Any, ...]
+    rule: str
+    """The framework's name of the rule: `SqrtBackward0`."""
+    received: tuple[HeldValue | None, ...]
     """One gradient for each result; None where none arrived."""
-    sent: tuple[Any, ...]
+    sent: tuple[HeldValue | None, ...]
     """One gradient for each differentiable argument; None where none is wanted."""
     targets: tuple[int | None, ...]
     """The tensor that each sent gradient belongs to; None if it is not known."""
@@ -136,12 +198,75 @@ class ObservedGradient:
 
 @dataclass
 class ObservedRun:
-    """The ops that a framework ran, in order, with their tensors and gradients."""
+    """The ops that a framework ran in one training step, in order, with their tensors and gradients."""
 
+    step: int = 0
     ops: list[ObservedOp] = field(default_factory=list)
     tensors: list[ObservedTensor] = field(default_factory=list)
     functions: list[ObservedFunction] = field(default_factory=list)
     gradients: list[ObservedGradient] = field(default_factory=list)
+    """In the order in which the backward pass ran."""
+    roots: list[int] = field(default_factory=list)
+    """The tensors at which backward passes began."""
+    backwards: int = 0
+    parents: dict[str, str] = field(default_factory=dict)
+    """The module that called each module, by their full names."""
+    error: BaseException | None = None
+    """The exception that ended the program."""
+    parameters: dict[str, bool] = field(default_factory=dict)
+    """The names of all parameters that are known, and whether each wants a gradient."""
+    rules: dict[int, str] = field(default_factory=dict)
+    """The framework's name of the differentiation rule of each op that has one."""
+    read: Callable[[Any], NDArray[Any]] = np.asarray
+    """Turns a tensor of the framework into an array."""
+
+    def list_held(self) -> Iterator[HeldValue]:
+        """Yield every value and gradient."""
+        for tensor in self.tensors:
+            if tensor.held is not None:
+                yield tensor.held
+        for gradient in self.gradients:
+            for held in (*gradient.received, *gradient.sent):
+                if held is not None:
+                    yield held
+
+    def find_roots(self) -> list[int]:
+        """Return the tensors at which backward passes began; without one, the results of the last op."""
+        last = self.gradients[0].op if self.gradients else len(self.ops) - 1
+        return list(dict.fromkeys(self.roots or (self.ops[last].outputs if self.ops else ())))
+
+    def read_value(self, tensor: int) -> NDArray[Any] | None:
+        """Return the value of a tensor as an array; None if it is not held."""
+        return self.read_held(self.tensors[tensor].held)
+
+    def read_held(self, held: HeldValue | None) -> NDArray[Any] | None:
+        """Return a held value as an array; None if it is not held."""
+        return None if held is None or held.value is None else self.read(held.value)
+
+    def parents_of(self, tensor: int) -> tuple[int, ...]:
+        """Return the tensors from which a tensor was made."""
+        observed = self.tensors[tensor]
+        if observed.producer is not None:
+            return self.ops[observed.producer].inputs
+        if observed.writer is None:
+            return ()
+        # A view of a storage that was written through another view: what was written, and what was there before.
+        earlier = [
+            other.index
+            for other in self.tensors
+            if other.storage == observed.storage and other.version < observed.version
+        ]
+        return (*self.ops[observed.writer].outputs, *earlier)
+
+    @cached_property
+    def by_target(self) -> dict[int, list[tuple[ObservedGradient, int]]]:
+        """What was sent to each tensor: the gradient records, and which of their parts."""
+        found: dict[int, list[tuple[ObservedGradient, int]]] = {}
+        for gradient in self.gradients:
+            for slot, target in enumerate(gradient.targets[: len(gradient.sent)]):
+                if target is not None and gradient.sent[slot] is not None:
+                    found.setdefault(target, []).append((gradient, slot))
+        return found
 
     @cached_property
     def readers(self) -> dict[int, list[int]]:

@@ -621,6 +621,12 @@ class CircuitRecording:
         self._places.set_from(len(self), place)
         self._groups.set_from(len(self), group or None)
 
+    def regroup_from(self, index: int, group: str) -> None:
+        """Move the nodes from an index on, which were all added in one group, to another group."""
+        around = self.group
+        self._groups.set_from(index, group or None)
+        self._groups.set_from(len(self), around or None)
+
     def move_to_node(self, circuit: CircuitGraph, node: int) -> None:
         """Set the place and the group of the nodes that are added next to those of a circuit's node."""
         columns = circuit.columns

@@ -1,0 +1,485 @@
+"""Check PyTorch's backward pass op by op: derive each recorded op again and compare with what was sent.
+
+An op is run once more on copies of the values that it read, and differentiated by autograd alone. A custom function is
+replayed from the ops that its forward pass ran, so its own backward is not asked; where its forward left PyTorch, its
+values are compared with differences. A rule may choose either side of a kink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wiregrad.dtypes import count_with_noun, format_brief_number
+from wiregrad.errors import require_package
+from wiregrad.exchange.observed_questions import (
+    MAX_ORIGINS,
+    OpFinding,
+    describe_overwrite,
+    describe_source,
+    make_finding,
+)
+from wiregrad.exchange.observed_run import (
+    HeldValue,
+    ObservedFunction,
+    ObservedGradient,
+    ObservedOp,
+    ObservedRun,
+    TensorRef,
+)
+from wiregrad.inspect.report import Report
+
+with require_package("torch", "watching a PyTorch program"):
+    import torch
+
+TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+"""How far two gradients may differ, relative to the largest number of either."""
+KINK_STEP = 1e-4
+"""How far to step to either side of a value that may be on a kink, relative to its size."""
+DIFFERENCE_STEPS = {torch.float64: 1e-6, torch.float32: 1e-2}
+"""The step of a difference, relative to the largest number or to 1; other dtypes are too coarse for differences."""
+DIFFERENCE_TOLERANCE = 5e-2
+DIRECTIONS = 2
+"""How many directions are tried for each argument."""
+LIBRARY_NAMESPACES = {"aten", "prims", "prim"}
+"""The namespaces of ops whose rules are PyTorch's own."""
+
+
+class NotReplayable(Exception):  # noqa: N818 - it is caught here, and says why something was not checked
+    """An op cannot be run once more; the message says why."""
+
+
+@dataclass(frozen=True, repr=False)
+class BackwardCheck(Report):
+    """Whether each op sent back the derivative of what it computed; true if none is wrong."""
+
+    findings: tuple[OpFinding, ...]
+    checked: int
+    skipped: tuple[tuple[str, int], ...]
+    """Why some ops were not checked, and how many."""
+    declared: tuple[str, ...]
+    source: str
+
+    def __bool__(self) -> bool:
+        return not self.findings
+
+    @property
+    def ok(self) -> bool:
+        """Whether no op sent anything wrong."""
+        return not self.findings
+
+    def lines(self) -> Iterator[str]:
+        """Return what is wrong, then what was not checked."""
+        verdict = "all are right" if self.ok else f"{len(self.findings)} wrong"
+        derived = f"the backward of {count_with_noun(self.checked, 'op')} was derived again: {verdict}"
+        yield derived if self.checked else "no backward was derived again"
+        for finding in self.findings[:MAX_ORIGINS]:
+            yield from finding.lines()
+        if len(self.findings) > MAX_ORIGINS:
+            yield f"and {len(self.findings) - MAX_ORIGINS} more"
+        for reason, count in self.skipped:
+            yield f"not checked: {count_with_noun(count, 'op')}, {reason}"
+        if self.declared:
+            yield f"declared as meant: {', '.join(self.declared)}"
+        yield self.source
+
+
+def find_op(op: ObservedOp, *, in_place: bool = True) -> Any:
+    """Return PyTorch's function of a recorded op; with `in_place=False`, the variant that writes nothing."""
+    namespace, _, name = op.name.partition(".")
+    name = name if in_place else name.removesuffix("_")
+    packet = getattr(getattr(torch.ops, namespace), name, None)
+    func = None if packet is None else getattr(packet, op.overload, None)
+    if func is None:
+        raise NotReplayable(f"{op.title} has no variant that writes nothing")
+    return func
+
+
+def is_random(op: ObservedOp) -> bool:
+    """Return whether an op draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in find_op(op).tags
+
+
+def copy_value(run: ObservedRun, tensor: int) -> Any:
+    """Return a copy of a recorded value."""
+    value = run.tensors[tensor].value
+    if value is None:
+        raise NotReplayable("values were held as summaries only")
+    return value.clone()
+
+
+def rebuild(value: Any, make: Callable[[int], Any]) -> Any:
+    """Return arguments with a tensor in place of each reference."""
+    if isinstance(value, TensorRef):
+        return make(value.number)
+    if isinstance(value, list | tuple):
+        return type(value)([rebuild(part, make) for part in value])
+    if isinstance(value, dict):
+        return {name: rebuild(part, make) for name, part in value.items()}
+    return value
+
+
+def list_tensors(value: Any) -> list[Any]:
+    """Return the tensors of nested lists and tuples."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for part in value for tensor in list_tensors(part)] if isinstance(value, list | tuple) else []
+
+
+class OpReplay:
+    """One op, run once more on leaves of its own."""
+
+    def __init__(self, run: ObservedRun, op: ObservedOp, shift: float = 0.0) -> None:
+        self.run = run
+        self.op = op
+        self.leaves: list[tuple[int, Any]] = []
+        """The tensors that require a gradient, one for each use."""
+        self.copies: list[tuple[int, Any]] = []
+        """All tensors that the op read."""
+        self._shift = shift
+        if is_random(op):
+            raise NotReplayable("they draw random numbers")
+        # What an op writes without being differentiated, such as running statistics, it may write to a copy.
+        func = find_op(op, in_place=not any(run.tensors[before].requires_grad for before, _ in op.written))
+        arguments = rebuild(op.arguments, self._make_leaf)
+        keywords = rebuild(op.keywords, self._make_leaf)
+        with torch.enable_grad():
+            self.results = list_tensors(func(*arguments, **keywords))
+
+    def _make_leaf(self, tensor: int) -> Any:
+        value = copy_value(self.run, tensor)
+        if self.run.tensors[tensor].requires_grad and (value.is_floating_point() or value.is_complex()):
+            value = (value + self._shift * (value.abs() + KINK_STEP)).detach().requires_grad_()
+            self.leaves.append((tensor, value))
+        self.copies.append((tensor, value))
+        return value
+
+    @property
+    def node(self) -> Any:
+        """The node of autograd's graph."""
+        return next((result.grad_fn for result in self.results if result.grad_fn is not None), None)
+
+    def derive(self, received: Sequence[HeldValue | None]) -> dict[int, Any]:
+        """Return the gradient of each edge of the node that leads to a tensor, by the position of the edge."""
+        gradients = differentiate(self.results, [leaf for _, leaf in self.leaves], received)
+        by_leaf = {id(leaf): part for (_, leaf), part in zip(self.leaves, gradients, strict=True)}
+        edges = [getattr(following, "variable", None) for following, _ in self.node.next_functions]
+        return {slot: by_leaf.get(id(edge)) for slot, edge in enumerate(edges) if edge is not None}
+
+    def saves(self, tensor: int) -> bool:
+        """Return whether the rule of the op needs one of its tensors."""
+        node = self.node
+        if node is None:
+            return False
+        copies = [leaf for index, leaf in self.copies if index == tensor]
+        if tensor in self.op.outputs:
+            copies.append(self.results[self.op.outputs.index(tensor)])
+        places = {copy.data_ptr() for copy in copies}
+        saved = [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
+        return any(part.data_ptr() in places for part in list_tensors(saved))
+
+
+def differentiate(results: Sequence[Any], leaves: Sequence[Any], received: Sequence[HeldValue | None]) -> list[Any]:
+    """Return the gradients of leaves, for what each result received."""
+    outputs = []
+    gradients = []
+    for result in results:
+        number = result.output_nr
+        if result.grad_fn is None or number >= len(received):
+            continue
+        held = received[number]
+        if held is not None and held.value is None:
+            raise NotReplayable("values were held as summaries only")
+        if held is not None:
+            outputs.append(result)
+            gradients.append(held.value.to(result.dtype))
+    if not outputs or not leaves:
+        return [None] * len(leaves)
+    return list(torch.autograd.grad(outputs, list(leaves), gradients, allow_unused=True))
+
+
+def saves_tensor(run: ObservedRun, op: ObservedOp, tensor: int) -> bool:
+    """Return whether the backward pass of an op needs one of its tensors."""
+    try:
+        return OpReplay(run, op).saves(tensor)
+    except (NotReplayable, RuntimeError):
+        return False
+
+
+def find_difference(sent: HeldValue, expected: Sequence[Any]) -> tuple[float, float] | None:
+    """Return the number that was sent and the one expected where they differ most; None if they agree.
+
+    `expected` are gradients at the point and beside it; what lies between them agrees, which allows either side of a
+    kink.
+    """
+    value = sent.value
+    if value is None:
+        raise NotReplayable("values were held as summaries only")
+    value = value.to_dense()
+    expected = [None if part is None else part.to_dense() for part in expected]
+    parts = [torch.zeros_like(value) if part is None else part for part in expected]
+    if value.shape != parts[0].shape:
+        value = value.sum_to_size(parts[0].shape)
+    parts = [part.to(torch.promote_types(part.dtype, torch.float64)) for part in parts]
+    tolerance = TOLERANCES.get(value.dtype, TOLERANCES[torch.float32])
+    value = value.to(parts[0].dtype)
+    if value.is_complex():
+        value = torch.view_as_real(value)
+        parts = [torch.view_as_real(part) for part in parts]
+    same = (value == parts[0]) | (torch.isnan(value) & torch.isnan(parts[0]))
+    scale = torch.maximum(value.abs(), parts[0].abs()).nan_to_num(posinf=0.0)
+    room = tolerance * float(scale.max()) if scale.numel() else 0.0
+    stacked = torch.stack(parts)
+    inside = (value >= stacked.amin(0) - room) & (value <= stacked.amax(0) + room)
+    wrong = ~(same | inside)
+    if not bool(wrong.any()):
+        return None
+    distance = torch.where(wrong, (value - parts[0]).abs().nan_to_num(nan=torch.inf), torch.full_like(scale, -1.0))
+    worst = int(distance.reshape(-1).argmax())
+    return float(value.reshape(-1)[worst]), float(parts[0].reshape(-1)[worst])
+
+
+class FunctionReplay:
+    """A custom function, replayed from the ops of its forward pass without its own backward."""
+
+    def __init__(self, run: ObservedRun, function: ObservedFunction, shift: float = 0.0) -> None:
+        self.run = run
+        self.function = function
+        self.leaves: list[Any] = []
+        self.values: dict[int, Any] = {}
+        for argument in function.arguments:
+            if isinstance(argument, TensorRef):
+                self.leaves.append(self._make_leaf(argument.number, shift))
+        with torch.enable_grad():
+            for index in function.ops:
+                self._run_op(run.ops[index])
+
+    def _make_leaf(self, tensor: int, shift: float) -> Any:
+        value = copy_value(self.run, tensor)
+        if self.run.tensors[tensor].requires_grad and (value.is_floating_point() or value.is_complex()):
+            value = (value + shift * (value.abs() + KINK_STEP)).detach().requires_grad_()
+        self.values.setdefault(tensor, value)
+        return self.values[tensor]
+
+    def _run_op(self, op: ObservedOp) -> None:
+        if is_random(op):
+            return
+        if op.title == "detach":
+            # Nothing is recorded inside a forward pass, so detaching there changes nothing.
+            self.values[op.outputs[0]] = self._find(op.inputs[0])
+            return
+        func = find_op(op, in_place=not op.written)
+        results = func(*rebuild(op.arguments, self._find), **rebuild(op.keywords, self._find))
+        for number, result in zip(op.outputs, list_tensors(results), strict=False):
+            self.values[number] = result
+
+    def _find(self, tensor: int) -> Any:
+        found = self.values.get(tensor)
+        if found is None:
+            found = self.values[tensor] = copy_value(self.run, tensor)
+        return found
+
+    def derive(self, received: Sequence[HeldValue | None]) -> dict[int, Any]:
+        """Return the gradient of each argument that requires one, by its position among the tensors."""
+        outputs = []
+        gradients = []
+        for number, held in enumerate(received):
+            result = self.values.get(self.function.outputs.get(number, -1))
+            if held is None or not bool((held.value != 0).any()):
+                continue
+            if result is None or not result.requires_grad:
+                raise NotReplayable("their forward pass leaves PyTorch")
+            outputs.append(result)
+            gradients.append(held.value.to(result.dtype))
+        slots = [slot for slot, leaf in enumerate(self.leaves) if leaf.requires_grad]
+        if not outputs or not slots:
+            return {}
+        leaves = [self.leaves[slot] for slot in slots]
+        return dict(zip(slots, torch.autograd.grad(outputs, leaves, gradients, allow_unused=True), strict=True))
+
+
+def compare_by_differences(
+    run: ObservedRun, arguments: tuple[Any, ...], call: Callable[..., Any], gradient: ObservedGradient
+) -> tuple[float, float] | None:
+    """Compare what a rule sent with differences of the values that `call` returns, in some directions.
+
+    Returns the directional derivative by the rule and by differences where they differ, and None if they agree.
+    """
+    slots = [argument.number for argument in arguments if isinstance(argument, TensorRef)]
+    generator = torch.Generator().manual_seed(0)
+    for slot, tensor in enumerate(slots[: len(gradient.sent)]):
+        value = copy_value(run, tensor)
+        sent = gradient.sent[slot]
+        if sent is None or sent.value is None or value.dtype not in DIFFERENCE_STEPS:
+            continue
+        step = DIFFERENCE_STEPS[value.dtype] * max(1.0, float(value.abs().max()) if value.numel() else 1.0)
+        for _ in range(DIRECTIONS):
+            direction = torch.randn(value.shape, generator=generator, dtype=value.dtype).to(value.device)
+            ends = [run_shifted(run, arguments, call, tensor, value + move * direction) for move in (step, -step)]
+            expected = sum_differences(ends[0], ends[1], gradient.received, 2 * step)
+            actual = float((sent.value.to(torch.float64) * direction).sum())
+            scale = max(abs(expected), abs(actual), 1e-2 * float((sent.value * direction).abs().sum()))
+            if abs(expected - actual) > DIFFERENCE_TOLERANCE * scale:
+                return actual, expected
+    return None
+
+
+def run_shifted(
+    run: ObservedRun, arguments: tuple[Any, ...], call: Callable[..., Any], tensor: int, value: Any
+) -> list[Any]:
+    """Run a function with one of its arguments replaced."""
+
+    def choose(number: int) -> Any:
+        return value if number == tensor else copy_value(run, number)
+
+    with torch.no_grad():
+        return list_tensors(call(*rebuild(arguments, choose)))
+
+
+def sum_differences(
+    high: Sequence[Any], low: Sequence[Any], received: Sequence[HeldValue | None], step: float
+) -> float:
+    """Return the change of results per step, weighted with what they received."""
+    total = 0.0
+    for above, below, held in zip(high, low, received, strict=False):
+        if held is not None and held.value is not None:
+            total += float(((above - below).to(torch.float64) / step * held.value).sum())
+    return total
+
+
+class BackwardChecker:
+    """Checks every gradient of a run."""
+
+    def __init__(self, run: ObservedRun, straight_through: Collection[Any]) -> None:
+        self.run = run
+        self.names = {rule if isinstance(rule, str) else rule.__name__ for rule in straight_through}
+        self.findings: dict[Any, OpFinding] = {}
+        self.skipped: dict[str, int] = {}
+        self.declared: dict[str, None] = {}
+        self.checked = 0
+
+    def check_all(self) -> BackwardCheck:
+        """Check every gradient, and report."""
+        for gradient in self.run.gradients:
+            try:
+                self._check(gradient)
+            except NotReplayable as reason:
+                self.skipped[str(reason)] = self.skipped.get(str(reason), 0) + 1
+        return BackwardCheck(
+            tuple(self.findings.values()),
+            self.checked,
+            tuple(self.skipped.items()),
+            tuple(self.declared),
+            describe_source(self.run),
+        )
+
+    def _check(self, gradient: ObservedGradient) -> None:
+        if any(held is not None and held.value is None for held in gradient.received):
+            raise NotReplayable("values were held as summaries only")
+        if gradient.function is None:
+            self._check_op(gradient)
+        else:
+            self._check_function(gradient, self.run.functions[gradient.function])
+
+    def _check_op(self, gradient: ObservedGradient) -> None:
+        op = self.run.ops[gradient.op]
+        replay = OpReplay(self.run, op)
+        if replay.node is None or replay.node.name() != gradient.rule:
+            raise NotReplayable("their node of the graph is not that of the op alone")
+        self.checked += 1
+        difference = compare_replays(gradient, lambda shift: OpReplay(self.run, op, shift))
+        if difference is not None:
+            self._note_op(op, difference)
+
+    def _note_op(self, op: ObservedOp, difference: tuple[float, float]) -> None:
+        write = self._find_write(op)
+        words = f"{describe_difference(op.title, difference)}"
+        if write is not None:
+            finding = describe_overwrite(op, write)
+            finding = make_finding(
+                op,
+                "overwritten",
+                f"{words}; {finding.said}",
+                second=finding.second,
+                suggestion=finding.suggestion,
+            )
+        else:
+            finding = make_finding(op, "wrong", words)
+        self.findings.setdefault((op.title, op.place), finding)
+
+    def _find_write(self, op: ObservedOp) -> ObservedOp | None:
+        """Return the op that wrote over something that an op read or returned."""
+        storages = {self.run.tensors[tensor].storage for tensor in (*op.inputs, *op.outputs)}
+        for later in self.run.ops[op.index + 1 :]:
+            if any(self.run.tensors[before].storage in storages for before, _ in later.written):
+                return later
+        return None
+
+    def _check_function(self, gradient: ObservedGradient, function: ObservedFunction) -> None:
+        ops = [self.run.ops[index] for index in function.ops]
+        own_op = next((op for op in ops if op.name.partition(".")[0] not in LIBRARY_NAMESPACES), None)
+        if own_op is None and function.rule.__module__.startswith("torch."):
+            raise NotReplayable("they are functions of PyTorch itself")
+        if own_op is not None and function.rule.__module__.startswith("torch."):
+            self._check_own_op(gradient, own_op)
+            return
+        if function.name in self.names:
+            self.declared[function.name] = None
+            return
+        difference = self._compare_function(gradient, function)
+        self.checked += 1
+        if difference is None:
+            return
+        place = None if function.site is None else function.site.place
+        text = "" if function.site is None else function.site.text
+        advice = (
+            f"if it is meant, as in a straight-through estimator: check_backward(straight_through=[{function.name}])"
+        )
+        said = describe_difference(f"the backward of {function.name}", difference)
+        self.findings.setdefault(
+            (function.name, place),
+            OpFinding("wrong", function.name, function.module, place, said, text, suggestion=advice),
+        )
+
+    def _check_own_op(self, gradient: ObservedGradient, op: ObservedOp) -> None:
+        """Check the rule that the user registered for an op of their own."""
+        if op.title in self.names:
+            self.declared[op.title] = None
+            return
+        difference = compare_by_differences(self.run, op.arguments, find_op(op), gradient)
+        self.checked += 1
+        if difference is not None:
+            self._note_op(op, difference)
+
+    def _compare_function(self, gradient: ObservedGradient, function: ObservedFunction) -> tuple[float, float] | None:
+        try:
+            return compare_replays(gradient, lambda shift: FunctionReplay(self.run, function, shift))
+        except NotReplayable:
+            return compare_by_differences(self.run, function.arguments, function.rule.apply, gradient)
+
+
+def compare_replays(
+    gradient: ObservedGradient, make_replay: Callable[[float], OpReplay | FunctionReplay]
+) -> tuple[float, float] | None:
+    """Return a number that was sent and the one expected, where they differ; None if they agree everywhere."""
+    for slot, part in make_replay(0.0).derive(gradient.received).items():
+        sent = gradient.sent[slot] if slot < len(gradient.sent) else None
+        if sent is None or find_difference(sent, [part]) is None:
+            continue
+        beside = [make_replay(shift).derive(gradient.received).get(slot) for shift in (KINK_STEP, -KINK_STEP)]
+        difference = find_difference(sent, [part, *beside])
+        if difference is not None:
+            return difference
+    return None
+
+
+def describe_difference(name: str, difference: tuple[float, float]) -> str:
+    """Say what was sent, and what the derivative is."""
+    sent, expected = (format_brief_number(number) for number in difference)
+    return f"{name} sent {sent} where the derivative of its forward pass gives {expected}"
+
+
+def check_backward(run: ObservedRun, straight_through: Collection[Any] = ()) -> BackwardCheck:
+    """Compare what each op sent back with the derivative of what it computed."""
+    return BackwardChecker(run, straight_through).check_all()

@@ -1,0 +1,861 @@
+"""Watch a PyTorch program: record every op it runs, with values, gradients, modules and lines.
+
+A dispatch mode sees each op below autograd, where composites are already decomposed. A tensor is known by its storage,
+offset, shape, stride and dtype; a write in place begins a new version of its storage. Values are held without a copy,
+and copied just before an op writes over them. Hooks on the nodes of autograd's graph give what each op received and
+sent in the backward pass.
+
+Watching changes no number of the program: the recorder only holds on to tensors, and what it computes itself runs
+outside of the mode.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from types import CodeType, FrameType, TracebackType
+from typing import Any, NamedTuple, Self
+
+from numpy.typing import NDArray
+
+from wiregrad.errors import InputError, NonFiniteError, is_library_file, require_package, short_repr
+from wiregrad.exchange import torch_replay
+from wiregrad.exchange.observed_questions import (
+    ObservedBlame,
+    ObservedExplanation,
+    ObservedFlow,
+    blame_run,
+    explain_run,
+    flow_run,
+)
+from wiregrad.exchange.observed_run import (
+    CallSite,
+    HeldValue,
+    ObservedFunction,
+    ObservedGradient,
+    ObservedOp,
+    ObservedRun,
+    ObservedTensor,
+    TensorRef,
+    TensorSummary,
+)
+from wiregrad.ir import Place
+
+with require_package("torch", "watching a PyTorch program"):
+    import torch
+    from torch.multiprocessing.reductions import StorageWeakRef
+    from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+MAX_STEPS = 4
+"""How many training steps are held at most; the oldest is dropped first."""
+NODE_KEY = "wiregrad"
+"""The key under which a node of autograd's graph holds its op."""
+TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
+APPLY_CODE = torch.autograd.Function.apply.__func__.__code__
+BACKWARD_FILE = torch.autograd.__file__
+WRAPPER_FILES = {os.path.join(TORCH_FOLDER, *file) for file in (("_compile.py",), ("_dynamo", "eval_frame.py"))}
+"""Files of the functions that PyTorch puts around each call of a mode."""
+DETACH = torch.ops.aten.detach.default
+HIDDEN_WRITES = {"aten.native_batch_norm": (3, 4), "aten.cudnn_batch_norm": (3, 4), "aten.miopen_batch_norm": (3, 4)}
+"""The arguments that an op writes although its schema does not say so: running statistics."""
+
+UNRECORDED_NAMESPACES = {"profiler"}
+
+TensorKey = tuple[Any, ...]
+
+
+class OpForm(NamedTuple):
+    """What the schema of an op says: its name, and which arguments it writes."""
+
+    namespace: str
+    name: str
+    overload: str
+    written: tuple[int, ...]
+    """Positions of the written arguments."""
+    written_keywords: tuple[str, ...]
+
+
+def describe_op(func: Any) -> OpForm:
+    """Read the schema of an op."""
+    name = str(func.overloadpacket)
+    arguments = func._schema.arguments
+    written = [k for k, argument in enumerate(arguments) if argument.alias_info and argument.alias_info.is_write]
+    positions = tuple(k for k in written if not arguments[k].kwarg_only)
+    keywords = tuple(arguments[k].name for k in written)
+    return OpForm(func.namespace, name, func._overloadname, positions + HIDDEN_WRITES.get(name, ()), keywords)
+
+
+def summarize_tensor(tensor: Any) -> TensorSummary:
+    """Measure a tensor."""
+    if not tensor.numel() or tensor.is_meta:
+        return TensorSummary(0)
+    flat = tensor.detach()
+    if flat.is_complex():
+        flat = flat.abs()
+    flat = flat.reshape(-1).to(torch.float64)
+    finite = flat[torch.isfinite(flat)]
+    nans = int(torch.isnan(flat).sum())
+    zeros = int((flat == 0).sum())
+    counts = TensorSummary(flat.numel(), zeros, nans, flat.numel() - nans - finite.numel())
+    if not finite.numel():
+        return counts
+    low, high = torch.aminmax(finite)
+    rms = float(torch.linalg.vector_norm(finite)) / finite.numel() ** 0.5
+    return TensorSummary(counts.size, zeros, nans, counts.infs, float(low), float(high), float(finite.mean()), rms)
+
+
+def read_tensor(tensor: Any) -> NDArray[Any]:
+    """Return a tensor as an array; numbers that NumPy does not know become float32."""
+    plain = tensor.detach().cpu()
+    if plain.layout is not torch.strided:
+        plain = plain.to_dense()
+    if plain.dtype is torch.bfloat16:
+        plain = plain.float()
+    array: NDArray[Any] = plain.resolve_conj().resolve_neg().numpy()
+    return array
+
+
+class StorageEntry:
+    """What is known of one storage: its number, how often it was written, by which op, and who holds values in it."""
+
+    __slots__ = ("holders", "number", "reference", "version", "writer")
+
+    def __init__(self, number: int, storage: Any) -> None:
+        self.number = number
+        self.reference = StorageWeakRef(storage)
+        """Keeps the address of the storage from being used again."""
+        self.version = 0
+        self.writer: tuple[ObservedRun, int] | None = None
+        self.holders: list[HeldValue] = []
+
+
+class ValueStore:
+    """Holds values within a number of bytes, and copies them just before they are overwritten."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.bytes = 0
+        self._entries: dict[int, StorageEntry] = {}
+        """What is known of each storage, by its address."""
+        self._count = 0
+
+    def find_entry(self, tensor: Any) -> StorageEntry | None:
+        """Return what is known of a tensor's storage; None for tensors without one, such as sparse tensors."""
+        try:
+            storage = tensor.untyped_storage()
+        except NotImplementedError:
+            return None
+        address = storage._cdata
+        entry = self._entries.get(address)
+        if entry is None:
+            entry = self._entries[address] = StorageEntry(self._count, storage)
+            self._count += 1
+        return entry
+
+    def hold(self, tensor: Any, *, free: bool = False) -> HeldValue:
+        """Hold a tensor, or its summary if there is no room for it; with `free`, it takes no room."""
+        held = HeldValue(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        entry = self.find_entry(tensor)
+        if entry is None:
+            held.value = tensor.detach()
+            return held
+        size = 0 if free or entry.holders else tensor.untyped_storage().nbytes()
+        if self.bytes + size > self.limit:
+            held.summary = summarize_tensor(tensor)
+            return held
+        self._charge(held, size)
+        held.value = tensor.detach()
+        entry.holders.append(held)
+        return held
+
+    def _charge(self, held: HeldValue, size: int) -> None:
+        held.charged += size
+        self.bytes += size
+
+    def begin_write(self, tensors: Iterable[Any]) -> None:
+        """Copy the held values of storages that are about to be written."""
+        for entry in filter(None, map(self.find_entry, tensors)):
+            for held in entry.holders:
+                self.copy_value(held)
+            entry.holders.clear()
+
+    def copy_value(self, held: HeldValue) -> None:
+        """Replace a held value by a copy of its own, or by its summary if there is no room."""
+        if held.value is None:
+            return
+        size = held.value.numel() * held.value.element_size()
+        if self.bytes + size > self.limit:
+            held.summary = summarize_tensor(held.value)
+            held.value = None
+            return
+        self._charge(held, size)
+        held.value = held.value.clone()
+
+    def end_write(self, tensors: Iterable[Any], writer: tuple[ObservedRun, int] | None) -> None:
+        """Count a new version of storages that were written."""
+        for entry in set(filter(None, map(self.find_entry, tensors))):
+            entry.version += 1
+            entry.writer = writer
+
+    def release(self, run: ObservedRun) -> None:
+        """Let go of the values of a step, and of storages that are gone."""
+        for held in run.list_held():
+            self.bytes -= held.charged
+            held.value = None
+        for address, entry in list(self._entries.items()):
+            entry.holders = [held for held in entry.holders if held.value is not None]
+            if not entry.holders and entry.reference.expired():
+                del self._entries[address]
+
+
+class TensorBook:
+    """The tensors of one step: which observed tensor a tensor of the framework is."""
+
+    def __init__(self, run: ObservedRun, store: ValueStore, names: dict[TensorKey, tuple[str, str]]) -> None:
+        self.run = run
+        self.store = store
+        self._names = names
+        self._known: dict[TensorKey, ObservedTensor] = {}
+        self._twins: dict[int, tuple[weakref.ref[Any], ObservedTensor]] = {}
+        """Results that nothing tells apart from another tensor, such as what `detach` returns, by object."""
+
+    def key_of(self, tensor: Any) -> TensorKey:
+        """Return what identifies a tensor, apart from its version."""
+        entry = self.store.find_entry(tensor)
+        if entry is None:
+            return (id(tensor),)
+        # A conjugate is a view that differs in nothing but a flag.
+        flags = tensor.is_conj(), tensor.is_neg()
+        return entry.number, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, flags
+
+    def look_up(self, tensor: Any, frame: FrameType | None = None) -> ObservedTensor:
+        """Return the observed tensor that an op reads; one that was not seen before comes from outside."""
+        key = self.key_of(tensor)
+        version = self._version_of(tensor)
+        twin = self._twins.get(id(tensor))
+        if twin is not None and twin[0]() is tensor and twin[1].version == version:
+            return twin[1]
+        requires_grad = tensor.requires_grad
+        found = self._known.get((key, version, requires_grad))
+        if found is None:
+            found = self._known.get((key, version, not requires_grad))
+            if found is None or found.producer is not None:
+                found = self._add(tensor, key, version, None)
+                self._name_outside(found, tensor, key, frame)
+            self._known[key, version, requires_grad] = found
+        return found
+
+    def add_result(self, tensor: Any, producer: int) -> ObservedTensor:
+        """Add the result of an op; whether it requires a gradient is known later."""
+        return self._add(tensor, self.key_of(tensor), self._version_of(tensor), producer)
+
+    def _version_of(self, tensor: Any) -> int:
+        entry = self.store.find_entry(tensor)
+        return 0 if entry is None else entry.version
+
+    def settle_result(self, tensor: Any, observed: ObservedTensor) -> None:
+        """Note whether a result requires a gradient, and find it under its key from now on."""
+        observed.requires_grad = tensor.requires_grad
+        key = self.key_of(tensor), observed.version, observed.requires_grad
+        known = self._known.setdefault(key, observed)
+        if known is not observed:
+            self._twins[id(tensor)] = weakref.ref(tensor), observed
+
+    def _add(self, tensor: Any, key: TensorKey, version: int, producer: int | None) -> ObservedTensor:
+        strided = len(key) > 1
+        observed = ObservedTensor(
+            index=len(self.run.tensors),
+            storage=key[0],
+            version=version,
+            offset=key[1] if strided else 0,
+            shape=tuple(tensor.shape),
+            stride=key[3] if strided else (),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            requires_grad=tensor.requires_grad,
+            is_leaf=tensor.is_leaf,
+            producer=producer,
+        )
+        observed.held = self.store.hold(tensor, free=key in self._names)
+        self.run.tensors.append(observed)
+        return observed
+
+    def _name_outside(self, observed: ObservedTensor, tensor: Any, key: TensorKey, frame: FrameType | None) -> None:
+        """Name a tensor that no recorded op made: a parameter, a view of something written, or an input."""
+        if key in self._names:
+            observed.kind, observed.name = self._names[key]
+            return
+        entry = self.store.find_entry(tensor)
+        writer = None if entry is None else entry.writer
+        if writer is not None and writer[0] is self.run:
+            observed.writer = writer[1]
+            return
+        observed.kind = "input"
+        observed.name = find_variable(tensor, frame)
+
+
+def find_variable(tensor: Any, frame: FrameType | None) -> str:
+    """Return the name of the variable that holds a tensor, in a frame or the frames that called it."""
+    while frame is not None:
+        if not is_foreign_code(frame.f_code):
+            variables = {**frame.f_globals, **frame.f_locals} if frame.f_code.co_name == "<module>" else frame.f_locals
+            name = next((name for name, value in variables.items() if value is tensor), None)
+            if name is not None:
+                return name
+        frame = frame.f_back
+    return ""
+
+
+_FOREIGN: dict[CodeType, bool] = {}
+
+
+def is_foreign_code(code: CodeType) -> bool:
+    """Return whether code belongs to PyTorch, wiregrad, NumPy or the standard library, not to the user."""
+    foreign = _FOREIGN.get(code)
+    if foreign is None:
+        file = code.co_filename
+        foreign = _FOREIGN[code] = file.startswith(TORCH_FOLDER) or is_library_file(file)
+    return foreign
+
+
+class CallSites:
+    """Finds the user's call that ran an op."""
+
+    def __init__(self) -> None:
+        self._sites: dict[tuple[CodeType, int], CallSite] = {}
+
+    def find(self, frame: FrameType | None) -> tuple[CallSite | None, FrameType | None]:
+        """Return the call, and its frame."""
+        while frame is not None and is_foreign_code(frame.f_code):
+            frame = frame.f_back
+        if frame is None:
+            return None, None
+        key = frame.f_code, frame.f_lasti
+        site = self._sites.get(key)
+        if site is None:
+            site = CallSite(Place(frame.f_code.co_filename, frame.f_lineno), frame.f_code, frame.f_lasti)
+            self._sites[key] = site
+        return site, frame
+
+
+class ModuleNames:
+    """The names of modules and their parameters, and which module runs."""
+
+    def __init__(self, model: Any) -> None:
+        self.names: dict[Any, str] = {}
+        self.running: list[tuple[str, int]] = []
+        self.parents: dict[str, str] = {}
+        """The module that called each module."""
+        self._calls = 0
+        self.added: list[tuple[str, Any]] = []
+        """Modules whose parameters are not named yet."""
+        if model is not None:
+            self.add_tree("", model)
+
+    def add_tree(self, prefix: str, root: Any) -> None:
+        """Name a module and those inside it."""
+        for name, module in root.named_modules(prefix=prefix):
+            self.names.setdefault(module, name)
+        self.added.append((prefix, root))
+
+    def enter(self, module: Any, _args: Any) -> None:
+        """Note that a module begins to run."""
+        if module not in self.names:
+            self.add_tree(type(module).__name__, module)
+        name = self.names[module]
+        self.parents.setdefault(name, self.running[-1][0] if self.running else "")
+        self._calls += 1
+        self.running.append((name, self._calls))
+
+    def leave(self, _module: Any, _args: Any, _result: Any) -> None:
+        """Note that a module has run."""
+        if self.running:
+            self.running.pop()
+
+    @property
+    def current(self) -> tuple[str, int]:
+        """The name of the module that runs, and the number of its call; an empty name outside of modules."""
+        return self.running[-1] if self.running else ("", 0)
+
+
+class StepRecorder:
+    """Records the ops of one training step."""
+
+    def __init__(self, step: int, store: ValueStore, modules: ModuleNames, sites: CallSites, names: Any) -> None:
+        self.run = ObservedRun(step=step, read=read_tensor, parents=modules.parents)
+        self.store = store
+        self.modules = modules
+        self.sites = sites
+        self.book = TensorBook(self.run, store, names)
+        self.token = object()
+        """Marks the nodes of this step."""
+        self._unsettled: list[tuple[Any, ObservedTensor]] = []
+        self._last_call: tuple[FrameType, int] | None = None
+        self._function_frame: FrameType | None = None
+
+    def run_op(
+        self, func: Any, form: OpForm, args: Sequence[Any], kwargs: dict[str, Any], frame: FrameType, phase: str
+    ) -> Any:
+        """Run an op and record it."""
+        if func is DETACH and self._saves_result(args[0], frame):
+            return func(*args, **kwargs)
+        self.settle()
+        site, user_frame = self.sites.find(frame)
+        module, module_call = self.modules.current
+        op = ObservedOp(
+            index=len(self.run.ops),
+            name=form.name,
+            overload=form.overload,
+            arguments=self._encode(tuple(args), user_frame),
+            keywords=self._encode(kwargs, user_frame),
+            result=None,
+            site=site,
+            module=module,
+            function=None,
+            phase=phase,
+            step=self.run.step,
+            grad_enabled=torch.is_grad_enabled(),
+            module_call=module_call,
+        )
+        if not op.grad_enabled:
+            op.function = self._find_function(frame)
+        written = find_written(form, args, kwargs)
+        before = [self.book.look_up(tensor).index for tensor in written]
+        self.store.begin_write(written)
+        result = func(*args, **kwargs)
+        self.run.ops.append(op)
+        self.store.end_write(written, (self.run, op.index))
+        op.result = self._add_results(result, op.index)
+        if written:
+            op.written = tuple(zip(before, self._find_after(written, op.index), strict=True))
+        if op.function is not None:
+            self.run.functions[op.function].ops.append(op.index)
+        self._last_call = frame, frame.f_lasti
+        return result
+
+    def _saves_result(self, tensor: Any, frame: FrameType) -> bool:
+        """Return whether autograd detaches the result that an op has just made, to save it."""
+        is_last = any(tensor is result for result, _ in self._unsettled)
+        return is_last and self._last_call == (frame, frame.f_lasti) and self.run.ops[-1].name != "aten.detach"
+
+    def _encode(self, value: Any, frame: FrameType | None) -> Any:
+        """Replace the tensors of arguments by references."""
+        if isinstance(value, torch.Tensor):
+            observed = self.book.look_up(value, frame)
+            self._attach_tensor(value, observed)
+            return TensorRef(observed.index)
+        if type(value) in (list, tuple):
+            return type(value)([self._encode(part, frame) for part in value])
+        if type(value) is dict:
+            return {name: self._encode(part, frame) for name, part in value.items()}
+        return value
+
+    def _add_results(self, result: Any, op: int) -> Any:
+        if isinstance(result, torch.Tensor):
+            observed = self.book.add_result(result, op)
+            self._unsettled.append((result, observed))
+            return TensorRef(observed.index)
+        if isinstance(result, list | tuple):
+            return tuple(self._add_results(part, op) for part in result)
+        return result
+
+    def _find_after(self, written: Sequence[Any], op: int) -> list[int]:
+        """Return the numbers of written tensors after the write; those that were not returned are added."""
+        after = []
+        for tensor in written:
+            index = next((observed.index for result, observed in self._unsettled if result is tensor), None)
+            if index is None:
+                observed = self.book.add_result(tensor, op)
+                self._unsettled.append((tensor, observed))
+                index = observed.index
+            after.append(index)
+        return after
+
+    def settle(self) -> None:
+        """Note what autograd has added to the results of the last op by now: whether they require a gradient."""
+        for tensor, observed in self._unsettled:
+            self.book.settle_result(tensor, observed)
+            self._attach_tensor(tensor, observed)
+        self._unsettled.clear()
+
+    def _attach_tensor(self, tensor: Any, observed: ObservedTensor) -> None:
+        """Attach the node that made a tensor to the op that made it, or that wrote to its storage."""
+        node = tensor.grad_fn
+        if node is None:
+            return
+        if observed.producer is not None:
+            self.attach_node(node, observed.producer)
+            function = self.run.ops[observed.producer].function
+            if function is not None:
+                self.run.functions[function].outputs[tensor.output_nr] = observed.index
+        elif observed.writer is not None:
+            self.attach_node(node, observed.writer, observed.index)
+
+    def _find_function(self, frame: FrameType | None) -> int | None:
+        """Return the custom function inside whose forward pass an op runs; None outside of one."""
+        while frame is not None and frame.f_code is not APPLY_CODE:
+            frame = frame.f_back
+        if frame is None:
+            self._function_frame = None
+            return None
+        if frame is not self._function_frame:
+            self._function_frame = frame
+            rule = frame.f_locals["cls"]
+            site, user_frame = self.sites.find(frame.f_back)
+            arguments = self._encode(frame.f_locals["args"], user_frame)
+            index = len(self.run.functions)
+            name = rule.__name__
+            self.run.functions.append(ObservedFunction(index, name, site, self.modules.current[0], [], rule, arguments))
+        return len(self.run.functions) - 1
+
+    def attach_node(self, node: Any, op: int, tensor: int | None = None) -> None:
+        """Register a hook on the node of an op, once, which records what it receives and sends.
+
+        `tensor` is what the node makes if that is not a result of the op.
+        """
+        mark = node.metadata.get(NODE_KEY)
+        if mark is not None and mark[0] is self.token:
+            return
+        node.metadata[NODE_KEY] = self.token, op, tensor
+        function = self.run.ops[op].function if hasattr(node, "_forward_cls") else None
+        self.run.rules.setdefault(op, node.name())
+        if tensor is not None:
+            for following, _ in node.next_functions:
+                # A write to a view is a node of its own behind the view.
+                if following is not None and NODE_KEY not in following.metadata and not hasattr(following, "variable"):
+                    self.attach_node(following, op)
+        targets = tuple(self._find_target(*edge) for edge in node.next_functions)
+        node.register_hook(partial(self._note_gradient, op, function, node.name(), targets))
+
+    def _find_target(self, node: Any, output: int) -> int | None:
+        """Return the tensor to which an edge of autograd's graph leads."""
+        if node is None:
+            return None
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            return self.book.look_up(variable).index
+        mark = node.metadata.get(NODE_KEY)
+        if mark is None or mark[0] is not self.token:
+            return None
+        if mark[2] is not None:
+            return int(mark[2])
+        outputs = self.run.ops[mark[1]].outputs
+        return outputs[output] if output < len(outputs) else None
+
+    def _note_gradient(
+        self, op: int, function: int | None, rule: str, targets: tuple[int | None, ...], sent: Any, received: Any
+    ) -> None:
+        """Record what a node received and sent; called by autograd."""
+        self.run.gradients.append(
+            ObservedGradient(
+                op, function, self.run.backwards, rule, self._hold_all(received), self._hold_all(sent), targets
+            )
+        )
+
+    def _hold_all(self, tensors: Any) -> tuple[HeldValue | None, ...]:
+        parts = tensors if isinstance(tensors, tuple) else (tensors,)
+        return tuple(None if tensor is None else self.store.hold(tensor) for tensor in parts)
+
+    def begin_backward(self, roots: Iterable[Any]) -> None:
+        """Note where a backward pass begins."""
+        self.settle()
+        self._function_frame = None
+        self._last_call = None
+        for root in roots:
+            # A tensor of torch.func has no storage, and a meaning only inside of its transform.
+            if isinstance(root, torch.Tensor) and self.store.find_entry(root) is not None:
+                observed = self.book.look_up(root)
+                self.run.roots.append(observed.index)
+                self._attach_tensor(root, observed)
+        self.run.backwards += 1
+
+    def end_recording(self) -> None:
+        """Let go of tensors and frames of the program."""
+        self.settle()
+        self._function_frame = None
+        self._last_call = None
+
+
+def find_written(form: OpForm, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """Return the tensors that an op writes in place."""
+    if not form.written and not form.written_keywords:
+        return []
+    parts = [args[k] for k in form.written if k < len(args)]
+    parts += [kwargs[name] for name in form.written_keywords if name in kwargs]
+    return torch_replay.list_tensors(parts)
+
+
+class WatchMode(TorchDispatchMode):  # type: ignore[misc]
+    """Passes each op to a watch."""
+
+    def __init__(self, watch: TorchWatch) -> None:
+        super().__init__()
+        self.watch = watch
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False: nothing is compiled while a watch is on, so PyTorch needs no wrapper around each call."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        frame = sys._getframe(1)
+        while frame.f_code.co_filename in WRAPPER_FILES and frame.f_back is not None:
+            frame = frame.f_back
+        return self.watch.run_op(func, args, kwargs or {}, frame)
+
+
+class TorchWatch:
+    """Records what PyTorch does inside a `with` block; ask it afterwards, or inside.
+
+    A step ends with a backward pass. The last steps are kept, and recording stops after the first step with a loss or
+    gradient that is not finite.
+    """
+
+    def __init__(self, model: Any = None, *, keep: int | str, stop: bool = False) -> None:
+        if not (model is None or isinstance(model, torch.nn.Module)):
+            raise InputError(f"watch takes a torch.nn.Module, or nothing; got {short_repr(model)}")
+        self._modules = ModuleNames(model)
+        self._store = ValueStore(read_limit(keep))
+        self._stops = stop
+        self._sites = CallSites()
+        self._forms: dict[Any, OpForm] = {}
+        self._names: dict[TensorKey, tuple[str, str]] = {}
+        self._parameters: dict[str, bool] = {}
+        self._recorder: StepRecorder | None = None
+        self.steps: deque[ObservedRun] = deque()
+        self.steps_seen = 0
+        self.splits_steps = True
+        """Whether the first op after a backward pass begins another step."""
+        self._is_step_done = False
+        self._backward_depth = 0
+        self._update_depth = 0
+        self._cleanups: list[Callable[[], object]] = []
+
+    def __enter__(self) -> Self:
+        self._begin_step()
+        self._name_parameters()
+        self._cleanups = [
+            register_module_forward_pre_hook(self._modules.enter).remove,
+            register_module_forward_hook(self._modules.leave, always_call=True).remove,
+            register_optimizer_step_pre_hook(self._begin_update).remove,
+            register_optimizer_step_post_hook(self._end_update).remove,
+            self._wrap_backward(),
+        ]
+        # Compiled code would hide its ops, so compiled functions run as they are written.
+        for block in (torch.compiler.set_stance("force_eager"), WatchMode(self)):
+            block.__enter__()
+            self._cleanups.append(partial(block.__exit__, None, None, None))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        while self._cleanups:
+            self._cleanups.pop()()
+        if self._recorder is not None:
+            self._recorder.end_recording()
+        for run in self.steps:
+            run.error = error if run is self.steps[-1] else None
+            self._copy_living_values(run)
+
+    def name_modules(self, modules: Mapping[str, Any]) -> None:
+        """Give modules names of their own, before they run."""
+        for name, module in modules.items():
+            self._modules.add_tree(name, module)
+
+    def name_inputs(self, tensors: Mapping[str, Any]) -> None:
+        """Give tensors that come from outside names of their own."""
+        assert self._recorder is not None
+        for name, tensor in tensors.items():
+            self._names[self._recorder.book.key_of(tensor)] = "input", name
+
+    def find_tensor(self, tensor: Any) -> ObservedTensor:
+        """Return what is observed of a tensor as it is now."""
+        assert self._recorder is not None
+        self._recorder.settle()
+        return self._recorder.book.look_up(tensor)
+
+    def _copy_living_values(self, run: ObservedRun) -> None:
+        """Copy what the program may change later without being seen: parameters, inputs and their gradients."""
+        for tensor in run.tensors:
+            if tensor.producer is None and tensor.held is not None:
+                self._store.copy_value(tensor.held)
+        for gradient in run.gradients:
+            for held, target in zip(gradient.sent, gradient.targets, strict=False):
+                if held is not None and target is not None and run.tensors[target].producer is None:
+                    self._store.copy_value(held)
+
+    def _wrap_backward(self) -> Callable[[], object]:
+        """Announce each backward pass; returns what undoes it."""
+        original = torch.autograd._engine_run_backward
+
+        def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            self._begin_backward(roots, keeps_graph=bool(args[1]) if len(args) > 1 else False)
+            try:
+                return original(roots, *args, **kwargs)
+            finally:
+                self._backward_depth -= 1
+
+        torch.autograd._engine_run_backward = run_backward
+        return partial(setattr, torch.autograd, "_engine_run_backward", original)
+
+    def _begin_backward(self, roots: Any, *, keeps_graph: bool) -> None:
+        if self._recorder is not None and not self._backward_depth:
+            self._recorder.begin_backward(roots if isinstance(roots, list | tuple) else [roots])
+            # A graph that is kept is used again, by a second backward pass or a derivative of the gradient.
+            self._is_step_done = not keeps_graph
+        self._backward_depth += 1
+
+    @property
+    def run(self) -> ObservedRun:
+        """The step that questions are about: the last one in which a backward pass ran, else the last one."""
+        if self._recorder is not None:
+            self._recorder.settle()
+        if not self.steps:
+            raise InputError("nothing was watched yet: ask inside or after `with wg.watch(model) as seen:`")
+        # A copy, because more may be recorded after a question inside of the block.
+        return replace(next((run for run in reversed(self.steps) if run.backwards), self.steps[-1]))
+
+    @contextmanager
+    def _pause(self) -> Iterator[ObservedRun]:
+        """Return the run to ask about; what is computed in this block is not recorded."""
+        run = self.run
+        recorder = self._recorder
+        self._recorder = None
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+        try:
+            # A function that is run once more may draw random numbers.
+            with torch.random.fork_rng(devices):
+                yield run
+        finally:
+            self._recorder = recorder
+
+    def blame(self) -> ObservedBlame:
+        """Name the op that first made a loss or gradient that is not finite, with its module, line and reason.
+
+        An error of autograd about a value that was changed in place is explained too.
+        """
+        with self._pause() as run:
+            return blame_run(run, partial(torch_replay.saves_tensor, run))
+
+    def explain(self, name: str) -> ObservedExplanation:
+        """Say why the gradient of a parameter or input is absent, zero, not finite or what it is."""
+        with self._pause() as run:
+            return explain_run(run, name)
+
+    def flow(self) -> ObservedFlow:
+        """Measure gradients layer by layer, and find where they vanish, explode or stop."""
+        with self._pause() as run:
+            return flow_run(run)
+
+    def check_backward(self, straight_through: Collection[Any] = ()) -> torch_replay.BackwardCheck:
+        """Derive each op again from the recorded values, and name the op or custom function that sent something else.
+
+        Custom functions in `straight_through`, classes or names, are meant to differ.
+        """
+        with self._pause() as run:
+            return torch_replay.check_backward(run, straight_through)
+
+    def _begin_update(self, *_: Any) -> None:
+        self._update_depth += 1
+
+    def _end_update(self, *_: Any) -> None:
+        self._update_depth = 0
+        self._is_step_done = self._recorder is not None and self._recorder.run.backwards > 0
+
+    def _begin_step(self) -> None:
+        """Begin to record another step, unless the last one broke."""
+        if self._recorder is not None:
+            self._recorder.end_recording()
+            if has_broken(self._recorder.run):
+                step = self._recorder.run.step
+                self._recorder = None
+                if self._stops:
+                    raise NonFiniteError(f"the loss or a gradient of step {step} is not finite; ask seen.blame()")
+                return
+        while len(self.steps) >= MAX_STEPS or (self.steps and self._store.bytes > self._store.limit / 2):
+            self._store.release(self.steps.popleft())
+        self._is_step_done = False
+        self._recorder = StepRecorder(self.steps_seen, self._store, self._modules, self._sites, self._names)
+        self._recorder.run.parameters = self._parameters
+        self.steps.append(self._recorder.run)
+        self.steps_seen += 1
+
+    def run_op(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], frame: FrameType) -> Any:
+        """Run an op, and record it if it belongs to the program."""
+        form = self._forms.get(func)
+        if form is None:
+            form = self._forms[func] = describe_op(func)
+        if self._recorder is None or form.namespace in UNRECORDED_NAMESPACES:
+            return func(*args, **kwargs)
+        if self._is_internal(frame):
+            return self._run_unrecorded(func, form, args, kwargs)
+        if self.splits_steps and self._is_step_done and not self._backward_depth:
+            self._begin_step()
+            if self._recorder is None:
+                return func(*args, **kwargs)
+        if self._modules.added:
+            self._name_parameters()
+        phase = "backward" if self._backward_depth else "forward"
+        return self._recorder.run_op(func, form, args, kwargs, frame, phase)
+
+    def _is_internal(self, frame: FrameType) -> bool:
+        """Return whether an op belongs to a backward pass or an update, and not to the program."""
+        if (self._backward_depth or self._update_depth) and not torch.is_grad_enabled():
+            return True
+        return frame.f_code.co_filename == str(BACKWARD_FILE)
+
+    def _run_unrecorded(self, func: Any, form: OpForm, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        written = find_written(form, args, kwargs)
+        if not written:
+            return func(*args, **kwargs)
+        self._store.begin_write(written)
+        result = func(*args, **kwargs)
+        self._store.end_write(written, None)
+        return result
+
+    def _name_parameters(self) -> None:
+        """Note the names of the parameters and buffers of modules that were added."""
+        if self._recorder is None:
+            return
+        for prefix, root in self._modules.added:
+            self._parameters.update((name, tensor.requires_grad) for name, tensor in root.named_parameters(prefix))
+            named = [("parameter", root.named_parameters(prefix)), ("buffer", root.named_buffers(prefix))]
+            for kind, pairs in named:
+                for name, tensor in pairs:
+                    self._names.setdefault(self._recorder.book.key_of(tensor), (kind, name))
+        self._modules.added.clear()
+
+
+def read_limit(keep: int | str) -> float:
+    """Return the number of bytes to hold: `all`, `summaries` or a number."""
+    limits = {"all": float("inf"), "summaries": 0.0}
+    if isinstance(keep, str) and keep in limits:
+        return limits[keep]
+    if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
+        raise InputError(f"keep must be 'all', 'summaries' or a number of bytes; got {short_repr(keep)}")
+    return keep
+
+
+def has_broken(run: ObservedRun) -> bool:
+    """Return whether the start of a backward pass, or the gradient of something from outside, is not finite."""
+    held = [run.tensors[root].held for root in run.roots]
+    for gradient in run.gradients:
+        for sent, target in zip(gradient.sent, gradient.targets, strict=False):
+            if target is not None and run.tensors[target].producer is None:
+                held.append(sent)
+    return any(value is not None and not is_finite(value) for value in held)
+
+
+def is_finite(held: HeldValue) -> bool:
+    """Return whether all numbers of a value are finite."""
+    if held.summary is not None:
+        return not (held.summary.nans or held.summary.infs)
+    return held.value is None or bool(torch.isfinite(held.value).all())
