@@ -14,7 +14,7 @@ value, its local derivative, the gradient that came back along it.
 from typing import TYPE_CHECKING
 
 from wiregrad import ops
-from wiregrad.api import Builder, Circuit, ImportedCircuit, Run, circuit, diff, from_torch, load
+from wiregrad.api import Builder, Circuit, ImportedCircuit, Run, circuit, diff, from_jax, from_onnx, from_torch, load
 from wiregrad.errors import WiregradError
 from wiregrad.ir import TABLE as _TABLE
 from wiregrad.lazy import load_module_lazily, load_names_lazily
@@ -81,6 +81,8 @@ __all__ = [
     "diff",
     "elementwise_grad",
     "explain",
+    "from_jax",
+    "from_onnx",
     "from_torch",
     "grad",
     "group",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wiregrad import files
     from wiregrad.backends import compiled
     from wiregrad.backends.compiled import Compiled
-    from wiregrad.exchange import framework_export, onnx_files
+    from wiregrad.exchange import framework_export, jax_import, onnx_files
     from wiregrad.explorer import html_page, local_server, page_data, widget
     from wiregrad.frontends.recording.value import Value
     from wiregrad.inspect.blame import Blame
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 else:
     compiled = load_module_lazily("wiregrad.backends.compiled")
     framework_export = load_module_lazily("wiregrad.exchange.framework_export")
+    jax_import = load_module_lazily("wiregrad.exchange.jax_import")
     onnx_files = load_module_lazily("wiregrad.exchange.onnx_files")
     html_page = load_module_lazily("wiregrad.explorer.html_page")
     local_server = load_module_lazily("wiregrad.explorer.local_server")
@@ -545,6 +546,29 @@ def from_torch(
     `UnknownOpsError`, which lists them all; with `opaque=True` they become nodes that call PyTorch.
     """
     circuit, point = exchange.torch_import.import_function(function, args, kwargs, opaque=opaque)
+    return ImportedCircuit(circuit.columns, point)
+
+
+def from_jax(function: Callable[..., Any], /, *args: object, max_steps: int = 1000) -> ImportedCircuit:
+    """Return the circuit of a JAX function at a point: real and complex arguments are its inputs.
+
+    Nodes have the lines of your files. `scan` and `while` are unrolled, up to `max_steps` steps; of a `cond` the branch
+    of these arguments is taken, and the circuit raises `BranchError` where another one would be. Functions with a rule
+    of their own (`custom_vjp`, `custom_jvp`) are nodes that call JAX; all other gradients follow wiregrad's rules.
+    """
+    circuit, point = jax_import.from_jax(function, *args, max_steps=max_steps)
+    return ImportedCircuit(circuit.columns, point)
+
+
+def from_onnx(
+    path: str | PathLike[str], *, shapes: Mapping[str, Sequence[int]] | None = None, weights: bool = True
+) -> ImportedCircuit:
+    """Read a circuit from an ONNX file; files from untrusted sources are safe to read.
+
+    Float arrays in the file are inputs that keep their values, unless `weights=False` makes them constants. Inputs
+    whose shape the file leaves open get it from `shapes`, by name.
+    """
+    circuit, point = onnx_files.from_onnx(path, shapes=shapes, weights=weights)
     return ImportedCircuit(circuit.columns, point)
 
 

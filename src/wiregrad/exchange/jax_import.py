@@ -915,8 +915,10 @@ def _loop(run: JaxprRun, equation: Any, *operands: Operand) -> list[Operand]:
     raise AssertionError
 
 
-def from_jax(function: Callable[..., Any], *args: Any, max_steps: int = MAX_STEPS) -> CircuitGraph:
-    """Return the circuit of a function of JAX at a point: real and complex arguments are its inputs."""
+def from_jax(
+    function: Callable[..., Any], *args: Any, max_steps: int = MAX_STEPS
+) -> tuple[CircuitGraph, dict[str, Any]]:
+    """Return the circuit of a function of JAX at a point, and the values of its inputs there."""
     with require_package("jax", "from_jax"):
         import jax  # noqa: PLC0415 - optional
     if not callable(function):
@@ -927,7 +929,8 @@ def from_jax(function: Callable[..., Any], *args: Any, max_steps: int = MAX_STEP
     results = run.run_closed(closed, operands)
     if run.unknown:
         raise UnknownOpsError(getattr(function, "__name__", "the function"), run.unknown)
-    return _build(run, function, shape, results)
+    circuit = _build(run, function, shape, results)
+    return circuit, dict(zip(circuit.inputs, run.inputs, strict=True))
 
 
 def _add_inputs(run: JaxprRun, function: Callable[..., Any], args: Sequence[Any]) -> list[Operand]:

@@ -13,15 +13,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, lru_cache, partial, reduce
+from functools import lru_cache, partial, reduce
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad import files
-from wiregrad.errors import FileFormatError, NoRuleError, require_package
+from wiregrad.dtypes import DTYPES, WireType
+from wiregrad.errors import (
+    FileFormatError,
+    InputError,
+    NoRuleError,
+    ShapeError,
+    UnknownOpsError,
+    require_package,
+    suggest_name,
+)
 from wiregrad.exchange.framework_export import (
     ArrayLibrary,
     LibraryProgram,
@@ -29,8 +39,11 @@ from wiregrad.exchange.framework_export import (
     hold_certificates,
     list_axes,
 )
-from wiregrad.ir import CircuitGraph
+from wiregrad.exchange.torch_ops import fn
+from wiregrad.ir import TABLE, CircuitGraph, GraphBuilder, Port
 from wiregrad.ir.certificates import add_check_outputs
+from wiregrad.ir.columns import is_group_label
+from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.passes import gradient_circuit
 
 OPSET = 18
@@ -801,3 +814,817 @@ def _replace_by_nan(
 def _describe(library: OnnxLibrary, x: OnnxArray) -> Any:
     helper = library._onnx.helper
     return helper.make_tensor_value_info(x.name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+
+
+MAX_FOLDED_ELEMENTS = 1 << 20
+"""Maximum number of elements of what is computed while a file is read; larger arrays become constants."""
+MAX_ELEMENTS = 1 << 28
+"""Maximum number of elements of an array that a node makes from a few numbers, such as a shape."""
+
+SAME_OPS = {
+    "Add": "add",
+    "Sub": "subtract",
+    "Mul": "multiply",
+    "Pow": "power",
+    "Neg": "negative",
+    "Abs": "absolute",
+    "Reciprocal": "reciprocal",
+    "Sqrt": "sqrt",
+    "Exp": "exp",
+    "Log": "log",
+    "Sin": "sin",
+    "Cos": "cos",
+    "Tan": "tan",
+    "Asin": "arcsin",
+    "Acos": "arccos",
+    "Atan": "arctan",
+    "Sinh": "sinh",
+    "Cosh": "cosh",
+    "Tanh": "tanh",
+    "Asinh": "arcsinh",
+    "Acosh": "arccosh",
+    "Atanh": "arctanh",
+    "Erf": "erf",
+    "Sigmoid": "sigmoid",
+    "Softplus": "softplus",
+    "Relu": "relu",
+    "Floor": "floor",
+    "Ceil": "ceil",
+    "Round": "round",
+    "Sign": "sign",
+    "Equal": "equal",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "And": "logical_and",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+    "Not": "logical_not",
+    "IsNaN": "isnan",
+    "MatMul": "matmul",
+    "Where": "where",
+    "PRelu": "leaky_relu",
+}
+"""The ops that compute what nodes of ONNX do, on the same operands."""
+
+NodeRule = Callable[..., Any]
+NODE_RULES: dict[str, NodeRule] = {}
+
+
+def node_rule(*kinds: str) -> Callable[[NodeRule], NodeRule]:
+    """Register what is done for nodes of some kinds: a function of the run, the settings and the operands."""
+
+    def add_rule(rule: NodeRule) -> NodeRule:
+        NODE_RULES.update(dict.fromkeys(kinds, rule))
+        return rule
+
+    return add_rule
+
+
+class OnnxGraphRun:
+    """Runs the nodes of an ONNX graph on the wires of a builder."""
+
+    def __init__(self, onnx: Any, opset: int) -> None:
+        self.onnx = onnx
+        self.opset = opset
+        self.builder = GraphBuilder(finite=False)
+        self.values: dict[str, Any] = {}
+        self.point: dict[str, Any] = {}
+
+    def add_input(self, name: str, dtype: Any, shape: Sequence[int], value: Any = None) -> None:
+        """Add an input of the circuit, with its value if the file has one."""
+        label = self.builder.recording.free_name(as_label(name))
+        self.values[name] = self.builder.input(label, WireType(wire_dtype(dtype), tuple(shape)))
+        if value is not None:
+            self.point[label] = value
+
+    def run_node(self, node: Any) -> None:
+        """Compute the outputs of a node."""
+        operands = [self.values[name] if name else None for name in node.input]
+        settings = {part.name: self.onnx.helper.get_attribute_value(part) for part in node.attribute}
+        results = self._apply(node.op_type, settings, operands, len(node.output))
+        for name, result in zip(node.output, results, strict=False):
+            if name:
+                self.values[name] = result
+
+    def _apply(self, kind: str, settings: dict[str, Any], operands: Sequence[Any], count: int) -> list[Any]:
+        if any(np.size(x) > MAX_FOLDED_ELEMENTS for x in operands if isinstance(x, np.ndarray)):
+            operands = [x if x is None or isinstance(x, Port) else self.lift(x) for x in operands]
+        if kind in SAME_OPS:
+            return [self.apply_op(SAME_OPS[kind], *operands)]
+        settings["outputs"] = count
+        result = NODE_RULES[kind](self, settings, *operands)
+        return result if isinstance(result, list) else [result]
+
+    def apply_op(self, name: str, *operands: Any) -> Any:
+        """Apply an op, or a function of that name, to wires and arrays."""
+        if any(isinstance(x, Port) for x in operands):
+            operands = tuple(self.lift(x) for x in operands)
+        else:
+            check_elements(np.broadcast_shapes(*(np.shape(x) for x in operands)) if name != "matmul" else ())
+        with np.errstate(all="ignore"):
+            return FUNCTIONS[name].run(*operands) if name == "matmul" else TABLE[name](*operands)
+
+    def lift(self, x: Any) -> Port:
+        """Return an operand as a wire."""
+        if isinstance(x, Port):
+            return x
+        array = np.asarray(x)
+        return self.builder.place_constant(array.astype(wire_dtype(array.dtype))[()])
+
+
+def as_label(name: str) -> str:
+    """Return a name of ONNX with other signs than letters, digits and underscores replaced.
+
+    >>> as_label("layer.0/weight:0")
+    'layer_0_weight_0'
+    """
+    text = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name)[:100]
+    return text if text[:1].isalpha() or text[:1] == "_" else f"x{text}"
+
+
+def wire_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the dtype of a wire for a dtype of ONNX: circuits have one kind of whole numbers."""
+    kind = np.dtype(dtype)
+    if kind.kind in "iu":
+        return np.dtype(np.int64)
+    if kind not in DTYPES.values() or kind.kind == "c":
+        raise NoRuleError(f"circuits have no {kind}")
+    return kind
+
+
+def check_elements(shape: Sequence[int]) -> None:
+    """Raise `FileFormatError` if an array of a shape would have too many elements."""
+    if any(n < 0 for n in shape) or math.prod(map(int, shape)) > MAX_ELEMENTS:
+        raise FileFormatError(f"an array of shape {tuple(shape)} has more than {MAX_ELEMENTS:,} elements")
+
+
+def read_numbers(x: Any, what: str) -> NDArray[Any]:
+    """Return an operand that must not depend on the inputs."""
+    if isinstance(x, Port):
+        raise NoRuleError(f"{what} depends on the inputs, which circuits do not have")
+    return np.asarray(x)
+
+
+def read_integers(x: Any, what: str) -> list[int]:
+    """Return an operand that must be whole numbers that do not depend on the inputs."""
+    return [int(k) for k in read_numbers(x, what).reshape(-1).tolist()]
+
+
+@node_rule("Div")
+def _divide(run: OnnxGraphRun, settings: dict[str, Any], a: Any, b: Any) -> Any:
+    if a.dtype.kind in "iu":
+        return np.trunc(read_numbers(a, "a whole quotient") / read_numbers(b, "a whole quotient")).astype(np.int64)
+    return run.apply_op("divide", a, b)
+
+
+@node_rule("Mod")
+def _mod(run: OnnxGraphRun, settings: dict[str, Any], a: Any, b: Any) -> Any:
+    return fn.fmod(run.lift(a), run.lift(b)) if settings.get("fmod") else run.apply_op("mod", a, b)
+
+
+@node_rule("Identity", "Dropout")
+def _identity(run: OnnxGraphRun, settings: dict[str, Any], x: Any, *_: Any) -> Any:
+    return [x, None]
+
+
+@node_rule("Constant")
+def _constant(run: OnnxGraphRun, settings: dict[str, Any]) -> Any:
+    for name in ("value", "value_float", "value_int", "value_floats", "value_ints"):
+        if name in settings:
+            value = settings[name]
+            is_float = name.startswith("value_float")
+            return (
+                run.onnx.numpy_helper.to_array(value)
+                if name == "value"
+                else np.array(value, np.float32 if is_float else np.int64)
+            )
+    raise NoRuleError("a constant of text, or with gaps, is not known to wiregrad")
+
+
+@node_rule("ConstantOfShape")
+def _constant_of_shape(run: OnnxGraphRun, settings: dict[str, Any], shape: Any) -> Any:
+    lengths = read_integers(shape, "a shape")
+    check_elements(lengths)
+    value = settings.get("value")
+    filler = np.zeros(1, np.float32) if value is None else run.onnx.numpy_helper.to_array(value)
+    return np.full(lengths, filler.reshape(-1)[0])
+
+
+@node_rule("Shape")
+def _shape(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+    return np.array(x.shape[settings.get("start", 0) : settings.get("end")], np.int64)
+
+
+@node_rule("Size")
+def _size(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+    return np.array(math.prod(x.shape), np.int64)
+
+
+@node_rule("Range")
+def _range(run: OnnxGraphRun, settings: dict[str, Any], *bounds: Any) -> Any:
+    start, stop, step = (read_numbers(x, "a range") for x in bounds)
+    check_elements([max(0, math.ceil((float(stop) - float(start)) / float(step)))])
+    return np.arange(start, stop, step, dtype=start.dtype)
+
+
+@node_rule("Cast")
+def _cast(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+    dtype = run.onnx.helper.tensor_dtype_to_np_dtype(settings["to"])
+    return fn.astype(x, wire_dtype(dtype)) if isinstance(x, Port) else np.asarray(x).astype(dtype)
+
+
+@node_rule("Gemm")
+def _gemm(run: OnnxGraphRun, settings: dict[str, Any], a: Any, b: Any, c: Any = None) -> Any:
+    one = fn.swapaxes(run.lift(a), 0, 1) if settings.get("transA") else run.lift(a)
+    two = fn.swapaxes(run.lift(b), 0, 1) if settings.get("transB") else run.lift(b)
+    y = _scale(fn.matmul(one, two), settings.get("alpha", 1.0))
+    return y if c is None else run.apply_op("add", y, _scale(run.lift(c), settings.get("beta", 1.0)))
+
+
+def _scale(x: Any, factor: float) -> Any:
+    return x if factor == 1.0 else x * np.asarray(factor, x.dtype)[()]
+
+
+@node_rule("Conv")
+def _conv(run: OnnxGraphRun, settings: dict[str, Any], x: Any, w: Any, b: Any = None) -> Any:
+    x, w = run.lift(x), run.lift(w)
+    rank = len(w.shape) - 2
+    if rank not in (1, 2):
+        raise NoRuleError(f"a convolution over {rank} axes is not known to wiregrad")
+    step, dilation, pads = _read_windows(settings, x.shape[2:], w.shape[2:])
+    convolve = fn.conv1d if rank == 1 else fn.conv2d
+    bias = None if b is None else run.lift(b)
+    return convolve(_pad_images(x, pads), w, bias, stride=step, dilation=dilation, groups=settings.get("group", 1))
+
+
+def _read_windows(
+    settings: dict[str, Any], lengths: Sequence[int], size: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...], list[tuple[int, int]]]:
+    """Return steps, dilations and the widths of the border of a node with windows."""
+    rank = len(size)
+    step = tuple(settings.get("strides", (1,) * rank))
+    dilation = tuple(settings.get("dilations", (1,) * rank))
+    pads = tuple(settings.get("pads", (0,) * 2 * rank))
+    widths = list(zip(pads[:rank], pads[rank:], strict=True))
+    mode = settings.get("auto_pad", b"NOTSET").decode()
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        widths = []
+        for n, s, k, d in zip(lengths, step, size, dilation, strict=True):
+            total = max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n)
+            half = total // 2
+            widths.append((half, total - half) if mode == "SAME_UPPER" else (total - half, half))
+    elif mode == "VALID":
+        widths = [(0, 0)] * rank
+    return step, dilation, widths
+
+
+def _pad_images(x: Any, pads: Sequence[tuple[int, int]], value: float = 0.0) -> Any:
+    widths = [(0, 0), (0, 0), *pads]
+    return fn.pad(x, widths, constant_values=value) if any(map(any, widths)) else x
+
+
+@node_rule("ConvTranspose")
+def _conv_transpose(run: OnnxGraphRun, settings: dict[str, Any], x: Any, w: Any, b: Any = None) -> Any:
+    x, w = run.lift(x), run.lift(w)
+    rank = len(w.shape) - 2
+    if rank not in (1, 2) or "output_shape" in settings or settings.get("auto_pad", b"NOTSET") != b"NOTSET":
+        raise NoRuleError("this kind of ConvTranspose is not known to wiregrad: give strides and pads for 1 or 2 axes")
+    step, dilation, pads = _read_windows(settings, x.shape[2:], w.shape[2:])
+    extra = tuple(settings.get("output_padding", (0,) * rank))
+    transpose = fn.conv_transpose1d if rank == 1 else fn.conv_transpose2d
+    bias = None if b is None else run.lift(b)
+    groups = settings.get("group", 1)
+    y = transpose(x, w, bias, stride=step, output_padding=extra, groups=groups, dilation=dilation)
+    cuts = [slice(low, n - high) for (low, high), n in zip(pads, y.shape[2:], strict=True)]
+    return fn.getitem(y, (slice(None), slice(None), *cuts)) if any(map(any, pads)) else y
+
+
+def _make_pool(*, is_max: bool) -> NodeRule:
+    def pool(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+        if settings.get("ceil_mode") or settings["outputs"] > 1:
+            raise NoRuleError("pooling with ceil_mode, or with indices, is not known to wiregrad")
+        return _pool_windows(run.lift(x), tuple(settings["kernel_shape"]), settings, is_max=is_max)
+
+    return pool
+
+
+NODE_RULES.update(MaxPool=_make_pool(is_max=True), AveragePool=_make_pool(is_max=False))
+
+
+def _pool_windows(x: Any, size: tuple[int, ...], settings: dict[str, Any], *, is_max: bool) -> Any:
+    step, dilation, pads = _read_windows(settings, x.shape[2:], size)
+    cut = TABLE["windows"](_pad_images(x, pads, -math.inf if is_max else 0.0), size=size, step=step, dilation=dilation)
+    axes = tuple(range(-len(size), 0))
+    if is_max:
+        return fn.max(cut, axis=axes)
+    total = fn.sum(cut, axis=axes)
+    if settings.get("count_include_pad") or not any(map(any, pads)):
+        return total / math.prod(size)
+    ones = np.pad(np.ones(x.shape[2:]), pads)
+    counts = TABLE["windows"](ones, size=size, step=step, dilation=dilation).sum(axis=axes)
+    return total / np.broadcast_to(counts, total.shape).astype(total.dtype)
+
+
+NODE_RULES["GlobalAveragePool"] = lambda run, settings, x: fn.mean(x, axis=tuple(range(2, len(x.shape))), keepdims=True)
+NODE_RULES["GlobalMaxPool"] = lambda run, settings, x: fn.max(x, axis=tuple(range(2, len(x.shape))), keepdims=True)
+
+
+@node_rule("BatchNormalization")
+def _batch_norm(
+    run: OnnxGraphRun, settings: dict[str, Any], x: Any, scale: Any, shift: Any, mean: Any, variance: Any
+) -> Any:
+    if settings.get("training_mode"):
+        raise NoRuleError(
+            "BatchNormalization in training mode is not known to wiregrad: export the model for inference"
+        )
+    column = (-1, *(1,) * (len(x.shape) - 2))
+    parts = [fn.reshape(run.lift(part), column) for part in (scale, shift, mean, variance)]
+    gain = parts[0] / TABLE["sqrt"](parts[3] + _number(settings.get("epsilon", 1e-5), x))
+    return (run.lift(x) - parts[2]) * gain + parts[1]
+
+
+def _number(value: float, like: Any) -> Any:
+    return np.asarray(value, like.dtype)[()]
+
+
+@node_rule("LayerNormalization")
+def _layer_norm(run: OnnxGraphRun, settings: dict[str, Any], x: Any, scale: Any, shift: Any = None) -> Any:
+    first = settings.get("axis", -1) % len(x.shape)
+    y = _standardize(run.lift(x), tuple(range(first, len(x.shape))), settings.get("epsilon", 1e-5)) * run.lift(scale)
+    return [y if shift is None else y + run.lift(shift), None, None]
+
+
+def _standardize(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
+    gap = x - fn.mean(x, axis=axes, keepdims=True)
+    return gap / TABLE["sqrt"](fn.mean(TABLE["square"](gap), axis=axes, keepdims=True) + _number(epsilon, x))
+
+
+@node_rule("InstanceNormalization")
+def _instance_norm(run: OnnxGraphRun, settings: dict[str, Any], x: Any, scale: Any, shift: Any) -> Any:
+    column = (-1, *(1,) * (len(x.shape) - 2))
+    y = _standardize(run.lift(x), tuple(range(2, len(x.shape))), settings.get("epsilon", 1e-5))
+    return y * fn.reshape(run.lift(scale), column) + fn.reshape(run.lift(shift), column)
+
+
+@node_rule("LeakyRelu")
+def _leaky_relu(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+    return TABLE["leaky_relu"](run.lift(x), _number(settings.get("alpha", 0.01), x))
+
+
+def _exponential_unit(run: OnnxGraphRun, x: Any, alpha: float, inner: float = 1.0, gain: float = 1.0) -> Any:
+    wire = run.lift(x)
+    low = TABLE["expm1"](TABLE["minimum"](wire, _number(0.0, x)) / _number(inner, x)) * _number(alpha, x)
+    return _scale(TABLE["where"](wire > _number(0.0, x), wire, low), gain)
+
+
+NODE_RULES["Elu"] = lambda run, settings, x: _exponential_unit(run, x, settings.get("alpha", 1.0))
+NODE_RULES["Celu"] = lambda run, settings, x: _exponential_unit(
+    run, x, settings.get("alpha", 1.0), settings.get("alpha", 1.0)
+)
+NODE_RULES["Selu"] = lambda run, settings, x: _exponential_unit(
+    run, x, settings.get("alpha", 1.67326319217681884765625), 1.0, settings.get("gamma", 1.05070102214813232421875)
+)
+
+
+@node_rule("Softsign")
+def _softsign(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+    return run.lift(x) / (TABLE["absolute"](run.lift(x)) + _number(1.0, x))
+
+
+def _hard_sigmoid(run: OnnxGraphRun, x: Any, slope: float, shift: float) -> Any:
+    y = run.lift(x) * _number(slope, x) + _number(shift, x)
+    return TABLE["clip"](y, _number(0.0, x), _number(1.0, x))
+
+
+NODE_RULES["HardSigmoid"] = lambda run, settings, x: _hard_sigmoid(
+    run, x, settings.get("alpha", 0.2), settings.get("beta", 0.5)
+)
+NODE_RULES["HardSwish"] = lambda run, settings, x: run.lift(x) * _hard_sigmoid(run, x, 1 / 6, 0.5)
+
+
+@node_rule("Mish")
+def _mish(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+    return run.lift(x) * TABLE["tanh"](TABLE["softplus"](run.lift(x)))
+
+
+@node_rule("Gelu")
+def _gelu(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+    wire = run.lift(x)
+    if settings.get("approximate", b"none") == b"none":
+        return TABLE["gelu"](wire)
+    inner = (wire + wire * wire * wire * _number(0.044715, x)) * _number(math.sqrt(2 / math.pi), x)
+    return wire * _number(0.5, x) * (TABLE["tanh"](inner) + _number(1.0, x))
+
+
+@node_rule("Clip")
+def _clip(run: OnnxGraphRun, settings: dict[str, Any], x: Any, low: Any = None, high: Any = None) -> Any:
+    low = settings.get("min") if low is None else low
+    high = settings.get("max") if high is None else high
+    y = run.lift(x)
+    if low is not None:
+        y = run.apply_op("maximum", y, low if isinstance(low, Port) else np.asarray(low, x.dtype))
+    if high is not None:
+        y = run.apply_op("minimum", y, high if isinstance(high, Port) else np.asarray(high, x.dtype))
+    return y
+
+
+NODE_RULES["Max"] = lambda run, settings, *xs: reduce(partial(run.apply_op, "maximum"), xs)
+NODE_RULES["Min"] = lambda run, settings, *xs: reduce(partial(run.apply_op, "minimum"), xs)
+NODE_RULES["Sum"] = lambda run, settings, *xs: reduce(partial(run.apply_op, "add"), xs)
+NODE_RULES["Mean"] = lambda run, settings, *xs: reduce(partial(run.apply_op, "add"), xs) / _number(len(xs), xs[0])
+
+
+@node_rule("IsInf")
+def _is_inf(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+    wire = run.lift(x)
+    if not settings.get("detect_negative", 1):
+        return TABLE["equal"](wire, _number(math.inf, x))
+    return TABLE["isinf"](wire) if settings.get("detect_positive", 1) else TABLE["equal"](wire, _number(-math.inf, x))
+
+
+def _read_axes(settings: dict[str, Any], axes: Any, ndim: int) -> tuple[int, ...]:
+    """Return the axes of a reduction: an operand in new versions, a setting in old ones; all if there are none."""
+    found = settings.get("axes") if axes is None else read_integers(axes, "the axes of a reduction")
+    if not found:
+        return () if settings.get("noop_with_empty_axes") else tuple(range(ndim))
+    return tuple(int(k) % ndim for k in found)
+
+
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "ReduceSum": fn.sum,
+    "ReduceMean": fn.mean,
+    "ReduceMax": fn.max,
+    "ReduceMin": fn.min,
+    "ReduceProd": fn.prod,
+    "ReduceL1": lambda x, **o: fn.sum(TABLE["absolute"](x), **o),
+    "ReduceL2": lambda x, **o: TABLE["sqrt"](fn.sum(TABLE["square"](x), **o)),
+    "ReduceSumSquare": lambda x, **o: fn.sum(TABLE["square"](x), **o),
+    "ReduceLogSum": lambda x, **o: TABLE["log"](fn.sum(x, **o)),
+    "ReduceLogSumExp": fn.logsumexp,
+}
+
+
+def _make_reduction(compute: Callable[..., Any]) -> NodeRule:
+    def reduce_axes(run: OnnxGraphRun, settings: dict[str, Any], x: Any, axes: Any = None) -> Any:
+        found = _read_axes(settings, axes, len(x.shape))
+        return compute(x, axis=found, keepdims=bool(settings.get("keepdims", 1))) if found else x
+
+    return reduce_axes
+
+
+NODE_RULES.update({kind: _make_reduction(compute) for kind, compute in REDUCTIONS.items()})
+
+
+def _make_softmax(name: str) -> NodeRule:
+    def apply(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+        axis = settings.get("axis", -1 if run.opset >= 13 else 1) % len(x.shape)
+        # Before version 13, all axes from this one on were normalised together.
+        axes = axis if run.opset >= 13 else tuple(range(axis, len(x.shape)))
+        return FUNCTIONS[name].run(run.lift(x), axis=axes)
+
+    return apply
+
+
+NODE_RULES.update(Softmax=_make_softmax("softmax"), LogSoftmax=_make_softmax("log_softmax"))
+
+
+def _make_arg(name: str) -> NodeRule:
+    def find(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+        if settings.get("select_last_index"):
+            raise NoRuleError("the last of several equal elements is not known to wiregrad")
+        keepdims = bool(settings.get("keepdims", 1))
+        return FUNCTIONS[name].run(x, axis=settings.get("axis", 0), keepdims=keepdims)
+
+    return find
+
+
+NODE_RULES.update(ArgMax=_make_arg("argmax"), ArgMin=_make_arg("argmin"))
+
+
+@node_rule("CumSum")
+def _cumsum(run: OnnxGraphRun, settings: dict[str, Any], x: Any, axis: Any) -> Any:
+    (place,) = read_integers(axis, "the axis of a running sum")
+    if settings.get("exclusive"):
+        raise NoRuleError("a running sum without its own element is not known to wiregrad")
+    if not settings.get("reverse"):
+        return fn.cumsum(x, axis=place)
+    return fn.flip(fn.cumsum(fn.flip(x, place), axis=place), place)
+
+
+@node_rule("Reshape")
+def _reshape(run: OnnxGraphRun, settings: dict[str, Any], x: Any, shape: Any) -> Any:
+    lengths = read_integers(shape, "a shape")
+    if not settings.get("allowzero"):
+        lengths = [x.shape[k] if n == 0 else n for k, n in enumerate(lengths)]
+    return fn.reshape(x, tuple(lengths))
+
+
+@node_rule("Flatten")
+def _flatten(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+    axis = settings.get("axis", 1)
+    axis = axis if axis >= 0 else axis + len(x.shape)
+    return fn.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+
+
+@node_rule("Squeeze")
+def _squeeze(run: OnnxGraphRun, settings: dict[str, Any], x: Any, axes: Any = None) -> Any:
+    found = settings.get("axes") if axes is None else read_integers(axes, "axes")
+    return fn.squeeze(x) if found is None else fn.squeeze(x, axis=tuple(found))
+
+
+@node_rule("Unsqueeze")
+def _unsqueeze(run: OnnxGraphRun, settings: dict[str, Any], x: Any, axes: Any = None) -> Any:
+    found = settings["axes"] if axes is None else read_integers(axes, "axes")
+    return fn.expand_dims(x, tuple(found))
+
+
+@node_rule("Transpose")
+def _transpose(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+    return fn.transpose(x, tuple(settings["perm"]) if "perm" in settings else None)
+
+
+@node_rule("Expand")
+def _expand(run: OnnxGraphRun, settings: dict[str, Any], x: Any, shape: Any) -> Any:
+    lengths = np.broadcast_shapes(tuple(x.shape), tuple(read_integers(shape, "a shape")))
+    check_elements(lengths)
+    return fn.broadcast_to(x, lengths)
+
+
+@node_rule("Tile")
+def _tile(run: OnnxGraphRun, settings: dict[str, Any], x: Any, repeats: Any) -> Any:
+    counts = read_integers(repeats, "repeats")
+    check_elements([n * k for n, k in zip(x.shape, counts, strict=True)])
+    return fn.tile(x, tuple(counts))
+
+
+@node_rule("Concat")
+def _concat(run: OnnxGraphRun, settings: dict[str, Any], *xs: Any) -> Any:
+    if not any(isinstance(x, Port) for x in xs):
+        return np.concatenate(xs, settings["axis"])
+    return fn.concatenate([run.lift(x) for x in xs], settings["axis"])
+
+
+@node_rule("Split")
+def _split(run: OnnxGraphRun, settings: dict[str, Any], x: Any, split: Any = None) -> Any:
+    axis = settings.get("axis", 0)
+    sizes = settings.get("split") if split is None else read_integers(split, "sizes")
+    if sizes is None:
+        parts = settings.get("num_outputs", settings["outputs"])
+        size = -(-x.shape[axis] // parts)
+        sizes = [min(size, x.shape[axis] - k * size) for k in range(parts)]
+    ends = np.cumsum(sizes).tolist()
+    lead = (slice(None),) * (axis % len(x.shape))
+    return [fn.getitem(x, (*lead, slice(end - size, end))) for size, end in zip(sizes, ends, strict=True)]
+
+
+@node_rule("Slice")
+def _slice(run: OnnxGraphRun, settings: dict[str, Any], x: Any, *bounds: Any) -> Any:
+    names = ("starts", "ends", "axes", "steps")
+    given = dict(zip(names, (None if b is None else read_integers(b, "bounds") for b in bounds), strict=False))
+    given = {**{name: settings[name] for name in names if name in settings}, **given}
+    starts, ends = given["starts"], given["ends"]
+    axes = given.get("axes") or list(range(len(starts)))
+    steps = given.get("steps") or [1] * len(starts)
+    index = [slice(None)] * len(x.shape)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        stop = None if step < 0 and end < -x.shape[axis] else end
+        index[axis] = slice(start, stop, step)
+    return fn.getitem(x, tuple(index))
+
+
+@node_rule("Gather")
+def _gather(run: OnnxGraphRun, settings: dict[str, Any], x: Any, indices: Any) -> Any:
+    if not isinstance(x, Port) and not isinstance(indices, Port):
+        return np.take(x, indices, axis=settings.get("axis", 0))
+    return fn.take(run.lift(x), indices, axis=settings.get("axis", 0))
+
+
+@node_rule("GatherElements")
+def _gather_elements(run: OnnxGraphRun, settings: dict[str, Any], x: Any, indices: Any) -> Any:
+    axis = settings.get("axis", 0) % len(x.shape)
+    cut = [slice(None) if k == axis else slice(0, n) for k, n in enumerate(indices.shape)]
+    return fn.take_along_axis(fn.getitem(run.lift(x), tuple(cut)), indices, axis)
+
+
+@node_rule("ScatterElements")
+def _scatter_elements(run: OnnxGraphRun, settings: dict[str, Any], x: Any, indices: Any, updates: Any) -> Any:
+    kind = settings.get("reduction", b"none")
+    if kind != b"add":
+        raise NoRuleError(f"ScatterElements with reduction {kind.decode()} is not known to wiregrad")
+    rows = read_numbers(indices, "the indices of ScatterElements")
+    axis = settings.get("axis", 0) % len(x.shape)
+    grid = list(np.broadcast_arrays(*np.ogrid[tuple(slice(n) for n in rows.shape)]))
+    grid[axis] = rows % x.shape[axis]
+    places = np.ravel_multi_index(tuple(grid), tuple(x.shape)).reshape(-1)
+    flat = fn.reshape(run.lift(updates), (places.size,))
+    added = fn.scatter_add(np.zeros(math.prod(x.shape), x.dtype), places, flat)
+    return run.lift(x) + fn.reshape(added, tuple(x.shape))
+
+
+@node_rule("OneHot")
+def _one_hot(run: OnnxGraphRun, settings: dict[str, Any], indices: Any, depth: Any, values: Any) -> Any:
+    (count,) = read_integers(depth, "the depth of OneHot")
+    rows = read_numbers(indices, "the indices of OneHot")
+    check_elements([*rows.shape, count])
+    off, on = read_numbers(values, "the values of OneHot").tolist()
+    axis = settings.get("axis", -1)
+    return np.moveaxis(np.where((rows[..., None] % count) == np.arange(count), on, off), -1, axis)
+
+
+@node_rule("Pad")
+def _pad(
+    run: OnnxGraphRun, settings: dict[str, Any], x: Any, pads: Any = None, value: Any = None, axes: Any = None
+) -> Any:
+    widths = settings["pads"] if pads is None else read_integers(pads, "pads")
+    mode = settings.get("mode", b"constant").decode()
+    if mode not in ("constant", "reflect", "edge", "wrap"):
+        raise NoRuleError(f"padding by {mode} is not known to wiregrad")
+    found = range(len(x.shape)) if axes is None else [k % len(x.shape) for k in read_integers(axes, "axes")]
+    border = [(0, 0)] * len(x.shape)
+    half = len(widths) // 2
+    for number, axis in enumerate(found):
+        border[axis] = (widths[number], widths[half + number])
+    check_elements([n + low + high for n, (low, high) in zip(x.shape, border, strict=True)])
+    if any(low < 0 or high < 0 for low, high in border):
+        raise NoRuleError("padding by less than 0 is not known to wiregrad")
+    if mode != "constant":
+        return fn.pad(run.lift(x), border, mode=mode)
+    filler = settings.get("value", 0.0) if value is None else read_numbers(value, "the padding").reshape(-1)[0]
+    return fn.pad(run.lift(x), border, constant_values=filler)
+
+
+@node_rule("Einsum")
+def _einsum(run: OnnxGraphRun, settings: dict[str, Any], *xs: Any) -> Any:
+    return fn.einsum(settings["equation"].decode(), *[run.lift(x) for x in xs])
+
+
+@node_rule("Trilu")
+def _trilu(run: OnnxGraphRun, settings: dict[str, Any], x: Any, k: Any = None) -> Any:
+    (shift,) = [0] if k is None else read_integers(k, "the diagonal")
+    return (fn.triu if settings.get("upper", 1) else fn.tril)(run.lift(x), shift)
+
+
+@node_rule("TopK")
+def _top_k(run: OnnxGraphRun, settings: dict[str, Any], x: Any, k: Any) -> Any:
+    (count,) = read_integers(k, "the count of TopK")
+    axis = settings.get("axis", -1) % len(x.shape)
+    key = TABLE["negative"](run.lift(x)) if settings.get("largest", 1) else run.lift(x)
+    order = fn.argsort(key, axis=axis, stable=True)
+    best = fn.getitem(order, (*(slice(None),) * axis, slice(0, count)))
+    return [fn.take_along_axis(run.lift(x), best, axis), best]
+
+
+@node_rule("DepthToSpace")
+def _depth_to_space(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
+    size = settings["blocksize"]
+    n, c, h, w = x.shape
+    if settings.get("mode", b"DCR") == b"DCR":
+        split, order = (n, size, size, c // size**2, h, w), (0, 3, 4, 1, 5, 2)
+    else:
+        split, order = (n, c // size**2, size, size, h, w), (0, 1, 4, 2, 5, 3)
+    return fn.reshape(fn.transpose(fn.reshape(x, split), order), (n, c // size**2, h * size, w * size))
+
+
+@node_rule("Resize", "Upsample")
+def _resize(run: OnnxGraphRun, settings: dict[str, Any], x: Any, *rest: Any) -> Any:
+    scales = rest[-1] if len(rest) < 3 else rest[1]
+    wanted = None if len(rest) < 3 else rest[2]
+    if wanted is not None:
+        factors = [n / m for n, m in zip(read_integers(wanted, "sizes"), x.shape, strict=True)]
+    else:
+        factors = read_numbers(scales, "scales").tolist()
+    is_plain = settings.get("mode", b"nearest") == b"nearest" and all(f == int(f) and f >= 1 for f in factors)
+    if not is_plain:
+        raise NoRuleError("Resize is known to wiregrad for the nearest element and whole factors only")
+    check_elements([int(n * f) for n, f in zip(x.shape, factors, strict=True)])
+    y = run.lift(x)
+    for axis, factor in enumerate(factors):
+        y = y if factor == 1 else fn.repeat(y, int(factor), axis=axis)
+    return y
+
+
+def from_onnx(
+    path: str | PathLike[str], *, shapes: Mapping[str, Sequence[int]] | None = None, weights: bool = True
+) -> tuple[CircuitGraph, dict[str, Any]]:
+    """Return the circuit of an ONNX file, and the values of those inputs that the file has (its weights)."""
+    with require_package("onnx", "from_onnx"):
+        import onnx  # noqa: PLC0415 - optional
+    model = read_onnx_model(onnx, Path(path))
+    check_known_nodes(path, model.graph)
+    opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
+    run = OnnxGraphRun(onnx, opset)
+    _add_graph_inputs(run, model.graph, dict(shapes or {}), weights=weights)
+    for number, node in enumerate(model.graph.node):
+        _run_node(run, node, number)
+    return _build_imported(run, model.graph), run.point
+
+
+def read_onnx_model(onnx: Any, path: Path) -> Any:
+    """Read a file that may come from a stranger: everything must be in it, well formed and in order."""
+    data = files.read_file_bytes(path, MAX_FILE_BYTES)
+    try:
+        model = onnx.load_model_from_string(data)
+        outside = [tensor.name for tensor in model.graph.initializer if tensor.data_location == tensor.EXTERNAL]
+        if not outside:
+            onnx.checker.check_model(model)
+    except Exception as error:
+        if isinstance(error, MemoryError):
+            raise
+        text = str(error).strip().partition("\n")[0][:200]
+        raise FileFormatError(f"{path} is not a valid ONNX file: {text}") from None
+    if outside:
+        raise FileFormatError(
+            f"{path} keeps {outside[0]!r} and perhaps more in other files, which are not read: save the model as one "
+            "file, with save_as_external_data=False"
+        )
+    return model
+
+
+def check_known_nodes(path: str | PathLike[str], graph: Any) -> None:
+    """Raise one `UnknownOpsError` that lists all nodes of a graph that wiregrad does not know."""
+    unknown: dict[str, list[Any]] = {}
+    for node in graph.node:
+        if node.domain not in ("", "ai.onnx") or node.op_type not in {**SAME_OPS, **NODE_RULES}:
+            kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+            unknown.setdefault(kind, []).append(node.name or None)
+    if unknown:
+        raise UnknownOpsError(str(path), unknown)
+
+
+def _add_graph_inputs(run: OnnxGraphRun, graph: Any, shapes: Mapping[str, Sequence[int]], *, weights: bool) -> None:
+    """Add the inputs of a graph and what it stores: floats with axes are inputs too if they are to be trained."""
+    stored = {tensor.name for tensor in graph.initializer}
+    known = [value.name for value in graph.input if value.name not in stored]
+    for name in shapes:
+        if name not in known:
+            raise InputError(f"{graph.name} has no input called {name!r}{suggest_name(name, known)}")
+    for value in graph.input:
+        if value.name not in stored:
+            run.add_input(value.name, *_read_type(run, value, shapes))
+    for tensor in graph.initializer:
+        array = run.onnx.numpy_helper.to_array(tensor)
+        if weights and array.dtype.kind == "f" and array.ndim:
+            run.add_input(tensor.name, array.dtype, array.shape, array)
+        else:
+            run.values[tensor.name] = array
+
+
+def _read_type(run: OnnxGraphRun, value: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, tuple[int, ...]]:
+    kind = value.type.tensor_type
+    dtype = run.onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+    lengths = [part.dim_value if part.HasField("dim_value") else part.dim_param or "?" for part in kind.shape.dim]
+    if value.name in shapes:
+        wanted = tuple(int(n) for n in shapes[value.name])
+        fits = len(wanted) == len(lengths) and all(
+            not isinstance(n, int) or n == m for n, m in zip(lengths, wanted, strict=True)
+        )
+        if not fits:
+            raise ShapeError(f"input {value.name} has shape ({', '.join(map(str, lengths))}) in the file; got {wanted}")
+        return dtype, wanted
+    if any(not isinstance(n, int) for n in lengths):
+        example = ", ".join(str(n) if isinstance(n, int) else "2" for n in lengths)
+        raise ShapeError(
+            f"input {value.name} has shape ({', '.join(map(str, lengths))}), which is not fixed: pass "
+            f"shapes={{{value.name!r}: ({example},)}}"
+        )
+    return dtype, tuple(lengths)
+
+
+_REFUSALS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError, AssertionError)
+
+
+def _run_node(run: OnnxGraphRun, node: Any, number: int) -> None:
+    title = f"node {node.name or number} ({node.op_type})"
+    group = [part for part in (node.name or "").split("/")[:-1] if is_group_label(part)]
+    try:
+        with run.builder.at(None, "/".join(group)):
+            run.run_node(node)
+    except NoRuleError as error:
+        raise NoRuleError(f"{title}: {error}") from None
+    except _REFUSALS as error:
+        raise FileFormatError(f"{title} cannot be computed: {str(error).partition(chr(10))[0]}") from None
+    for name in node.output:
+        _name_output(run, name)
+
+
+def _name_output(run: OnnxGraphRun, name: str) -> None:
+    """Give the wire of a value the value's name."""
+    wire = run.values.get(name)
+    recording = run.builder.recording
+    if name and isinstance(wire, Port) and not recording.has_name(wire.index):
+        recording.add_name(wire.index, recording.free_name(as_label(name)))
+
+
+def _build_imported(run: OnnxGraphRun, graph: Any) -> CircuitGraph:
+    labels: dict[str, Port] = {}
+    for value in graph.output:
+        if value.name not in run.values:
+            raise FileFormatError(f"no node computes the output {value.name}")
+        wire = run.lift(run.values[value.name])
+        label = as_label(value.name)
+        while label in labels or run.builder.recording.names.get(label, wire.index) != wire.index:
+            label += "_"
+        labels[label] = wire
+    return run.builder.build(name=as_label(graph.name or "model"), labels=labels)
