@@ -202,6 +202,17 @@ class ArrayLibrary(ABC):
         """Return part of an array."""
         return x[index]
 
+    def signbit(self, x: Array) -> Array:
+        """Return whether numbers have a minus sign; NaN counts as positive."""
+        is_zero = self._call("equal", x, 0.0)
+        has_minus = self._call("less", self._call("divide", 1.0, x), 0.0)
+        return self._call("logical_or", self._call("less", x, 0.0), self._call("logical_and", is_zero, has_minus))
+
+    def copysign(self, a: Array, b: Array) -> Array:
+        """Return the size of a with the sign of b."""
+        size = self._call("absolute", a)
+        return self._call("where", self.signbit(b), self._call("negative", size), size)
+
     def or_nan(self, function: ArrayFunction, *matrices: Array) -> Array:
         """Apply a function to matrices; NaN where it has no finite result."""
         y = function(*matrices)
@@ -599,9 +610,9 @@ class JaxLibrary(ArrayLibrary):
         return reduce(lambda found, part: getattr(found, part, None), name.split("."), self._jax.numpy)
 
     def find_special(self, name: str) -> ArrayFunction | None:
-        """Return the function of `jax.scipy.special`."""
+        """Return the function of `jax.scipy.special`; its `rel_entr` makes inf of NaN, so the C expression is better."""
         found: ArrayFunction | None = getattr(self._jax.scipy.special, name, None)
-        return found
+        return None if name == "rel_entr" else found
 
     def narrow(self, dtype: Any) -> np.dtype[Any]:
         """Return the dtype that stands in for one that is too wide."""
@@ -713,9 +724,13 @@ class TorchLibrary(ArrayLibrary):
         own = super().find_function(name)
         if own is not None:
             return own
-        if name in _SAME_IN_TORCH:
-            return partial(self._call_on_tensors, getattr(self._torch, _SAME_IN_TORCH[name]))
-        return None
+        if name not in _SAME_IN_TORCH:
+            return None
+        function = getattr(self._torch, _SAME_IN_TORCH[name])
+        if name in ("absolute", "abs", "floor", "ceil", "trunc", "rint"):
+            # NumPy leaves conditions as they are, and PyTorch does not take them.
+            return lambda x: x if x.dtype == self._torch.bool else function(x)
+        return partial(self._call_on_tensors, function)
 
     def _call_on_tensors(self, function: ArrayFunction, *xs: Any) -> Array:
         """Call a function of tensors, with numbers as tensors of the dtype and device of another operand."""
@@ -1063,7 +1078,7 @@ _SAME_IN_TORCH = {
             "positive negative square reciprocal sqrt absolute abs hypot exp exp2 expm1 log log2 log10 log1p sin cos "
             "tan sinc arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh arctan2 logaddexp logaddexp2 maximum "
             "minimum fmax fmin floor ceil trunc greater greater_equal less less_equal not_equal logical_and logical_or "
-            "logical_xor logical_not isnan isinf isfinite add subtract multiply divide erf erfc fmod copysign signbit "
+            "logical_xor logical_not isnan isinf isfinite add subtract multiply divide erf erfc fmod "
             "matmul"
         ).split()
     },

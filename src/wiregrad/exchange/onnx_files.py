@@ -267,6 +267,9 @@ class OnnxLibrary(ArrayLibrary):
         """Add a node of one input that keeps dtype and shape."""
         if not isinstance(x, OnnxArray):
             return -x
+        if x.dtype == np.bool_ and kind in ("Abs", "Ceil", "Floor", "Round"):
+            # NumPy leaves conditions as they are, and ONNX does not take them.
+            return x
         return self.add_node(kind, [x], x.dtype, x.shape)
 
     def apply_binary(self, kind: str, a: Any, b: Any, dtype: np.dtype[Any] | None = None) -> Any:
@@ -280,7 +283,11 @@ class OnnxLibrary(ArrayLibrary):
             common = np.result_type(a.dtype, b.dtype)
             a, b = self.astype(a, common), self.astype(b, common)
         if a.dtype == np.bool_ and kind not in ("And", "Or", "Xor", "Equal"):
-            raise NoRuleError(f"ONNX has no {kind} of conditions")
+            kind = {"Add": "Or", "Mul": "And"}.get(kind, kind)
+            if kind in COMPARISON_NODES.values():
+                a, b = self.astype(a, np.int64), self.astype(b, np.int64)
+            elif kind not in ("And", "Or"):
+                raise NoRuleError(f"ONNX has no {kind} of conditions")
         return self.add_node(kind, [a, b], dtype or a.dtype, np.broadcast_shapes(a.shape, b.shape))
 
     def negative(self, x: Any) -> Any:
@@ -317,16 +324,6 @@ class OnnxLibrary(ArrayLibrary):
         """Return whether numbers are finite."""
         return self.apply_unary("Abs", x) < math.inf
 
-    def signbit(self, x: OnnxArray) -> OnnxArray:
-        """Return whether numbers have a minus sign; that of NaN is unknown."""
-        is_zero = self.apply_binary("Equal", x, 0.0, np.dtype(bool))
-        return (x < 0.0) | (is_zero & (1.0 / x < 0.0))
-
-    def copysign(self, a: OnnxArray, b: Any) -> OnnxArray:
-        """Return the size of a with the sign of b."""
-        size = self.apply_unary("Abs", a if isinstance(a, OnnxArray) else self.lift(a, b))
-        return self.where(self.signbit(self.lift(b, size)), -size, size)
-
     def sign(self, x: OnnxArray) -> OnnxArray:
         """Return the sign; of NaN, NaN."""
         y = self.apply_unary("Sign", x)
@@ -334,6 +331,8 @@ class OnnxLibrary(ArrayLibrary):
 
     def trunc(self, x: OnnxArray) -> OnnxArray:
         """Return numbers without their fraction."""
+        if x.dtype == np.bool_:
+            return x
         y = self.where(x < 0.0, self.apply_unary("Ceil", x), self.apply_unary("Floor", x))
         return self.copysign(y, x)
 
@@ -449,7 +448,8 @@ class OnnxLibrary(ArrayLibrary):
         both_infinite = infinite[0] & infinite[1]
         ratio = self.where(both_infinite, self.sign(a) * self.sign(b), a / self.where(both_zero, 1.0, b))
         angle = self._apply_in_precision("arctan", ratio)
-        turned = self.where(both_zero, self.copysign(math.pi, a), angle + self.copysign(math.pi, a))
+        half_turn = self.copysign(self.lift(math.pi, a), a)
+        turned = self.where(both_zero, half_turn, angle + half_turn)
         return self.where(self.signbit(b), turned, self.where(both_zero, a, angle))
 
     def compute_erf(self, x: OnnxArray) -> OnnxArray:
