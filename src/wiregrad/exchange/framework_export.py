@@ -610,7 +610,7 @@ class JaxLibrary(ArrayLibrary):
         return reduce(lambda found, part: getattr(found, part, None), name.split("."), self._jax.numpy)
 
     def find_special(self, name: str) -> ArrayFunction | None:
-        """Return the function of `jax.scipy.special`; its `rel_entr` makes inf of NaN, so the C expression is better."""
+        """Return the function of `jax.scipy.special`, unless it is `rel_entr`, which makes inf of NaN."""
         found: ArrayFunction | None = getattr(self._jax.scipy.special, name, None)
         return None if name == "rel_entr" else found
 
