@@ -934,13 +934,18 @@ class OnnxGraphRun:
         return self.builder.place_constant(array.astype(wire_dtype(array.dtype))[()])
 
 
-def as_label(name: str) -> str:
+def as_text(name: str | bytes) -> str:
+    """Return a name of ONNX as text; protobuf gives bytes where it is none."""
+    return name if isinstance(name, str) else name.decode("utf-8", "replace")
+
+
+def as_label(name: str | bytes) -> str:
     """Return a name of ONNX with other signs than letters, digits and underscores replaced.
 
     >>> as_label("layer.0/weight:0")
     'layer_0_weight_0'
     """
-    text = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name)[:100]
+    text = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in as_text(name))[:100]
     return text if text[:1].isalpha() or text[:1] == "_" else f"x{text}"
 
 
@@ -1547,8 +1552,8 @@ def check_known_nodes(path: str | PathLike[str], graph: Any) -> None:
     unknown: dict[str, list[Any]] = {}
     for node in graph.node:
         if node.domain not in ("", "ai.onnx") or node.op_type not in {**SAME_OPS, **NODE_RULES}:
-            kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-            unknown.setdefault(kind, []).append(node.name or None)
+            kind = f"{as_text(node.domain)}.{as_text(node.op_type)}" if node.domain else as_text(node.op_type)
+            unknown.setdefault(kind, []).append(as_text(node.name) or None)
     if unknown:
         raise UnknownOpsError(str(path), unknown)
 
@@ -1596,8 +1601,9 @@ _REFUSALS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeErro
 
 
 def _run_node(run: OnnxGraphRun, node: Any, number: int) -> None:
-    title = f"node {node.name or number} ({node.op_type})"
-    group = [part for part in (node.name or "").split("/")[:-1] if is_group_label(part)]
+    name = as_text(node.name)
+    title = f"node {name or number} ({node.op_type})"
+    group = [part for part in name.split("/")[:-1] if is_group_label(part)]
     try:
         with run.builder.at(None, "/".join(group)):
             run.run_node(node)
