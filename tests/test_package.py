@@ -26,12 +26,18 @@ from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.ops import TABLE, Op, functions
 
 from .support.limits import PATIENCE
+from .support.peer_modules import find_peer
 
 ROOT = Path(__file__).parent.parent
-MODULES = [info.name for info in pkgutil.walk_packages(wiregrad.__path__, "wiregrad.")]
+ALL_MODULES = [info.name for info in pkgutil.walk_packages(wiregrad.__path__, "wiregrad.")]
+MODULES = [name for name in ALL_MODULES if find_peer(name) is None]
 SUPPORT = sorted(path.stem for path in (ROOT / "tests" / "support").glob("*.py") if ">>>" in path.read_text())
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 HEAVY = ["click", "rich", "hypothesis", "mpmath", "pytest", "scipy", "torch", "jax", "difflib", "asyncio", "unittest"]
+
+
+def test_only_modules_of_exchange_need_another_framework() -> None:
+    assert {name for name in ALL_MODULES if find_peer(name) and not name.startswith("wiregrad.exchange")} == set()
 
 
 def loaded_by(code: str) -> set[str]:

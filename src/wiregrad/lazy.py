@@ -115,6 +115,9 @@ class LazyModule(ModuleType):
     """A stand-in for a module, which is imported when one of its attributes is first read or set."""
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__wrapped__":
+            # `inspect.unwrap`, and with it doctest, asks everything for it; no module has it.
+            raise AttributeError(name)
         return getattr(import_module(self.__name__), name)
 
     def __setattr__(self, name: str, value: object) -> None:

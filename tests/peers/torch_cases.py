@@ -251,6 +251,12 @@ INDEXING = [
     _function("grid_sample", lambda x, g: functional.grid_sample(x, g, align_corners=False), IMAGE, draw(2, 4, 4, 2)),
 ]
 
+
+def _join_svd(a: Tensor) -> Tensor:
+    u, s, v = torch.linalg.svd(a, full_matrices=False)
+    return (u * s) @ v + u @ v
+
+
 ALGEBRA = [
     _function("einsum of two", lambda a, b: torch.einsum("bij,bjk->bik", a, b), draw(2, 3, 4), draw(2, 4, 2)),
     _function("einsum of three", lambda a, b: torch.einsum("ij,jk,kl->il", a, b, a), X, draw(4, 3)),
@@ -260,21 +266,21 @@ ALGEBRA = [
     _function("addmm and addmv", lambda a: torch.addmm(a.T @ a, a.T, a, beta=0.3) @ a[0], X),
     _function("outer, dot and kron", lambda a: torch.kron(a.outer(a), a[None]) * a.dot(a), X[0]),
     _function("tensordot", lambda a, b: torch.tensordot(a, b, dims=([1], [2])), X, draw(2, 3, 4)),
-    _function("cdist", lambda a, b: torch.cdist(a, b), X, draw(2, 4) + 1),
+    _function("cdist", torch.cdist, X, draw(2, 4) + 1),
     _function("inv and det", lambda a: torch.linalg.inv(a) * torch.linalg.det(a), make_definite(3)),
     _function("slogdet", lambda a: torch.linalg.slogdet(a).logabsdet, make_definite(3)),
-    _function("solve", lambda a, b: torch.linalg.solve(a, b), make_definite(3), X),
+    _function("solve", torch.linalg.solve, make_definite(3), X),
     _function("triangular solve", lambda a, b: torch.linalg.solve_triangular(a, b, upper=False), make_definite(3), X),
-    _function("cholesky", lambda a: torch.linalg.cholesky(a), make_definite(3)),
+    _function("cholesky", torch.linalg.cholesky, make_definite(3)),
     _function("cholesky_solve", lambda a, b: torch.cholesky_solve(b, torch.linalg.cholesky(a)), make_definite(3), X),
-    _function("qr", lambda a: torch.linalg.qr(a), X.T),
-    _function("svd values", lambda a: torch.linalg.svdvals(a), X),
-    _function("svd", lambda a: (lambda u, s, v: (u * s) @ v + (u @ v))(*torch.linalg.svd(a, full_matrices=False)), X),
+    _function("qr", torch.linalg.qr, X.T),
+    _function("svd values", torch.linalg.svdvals, X),
+    _function("svd", _join_svd, X),
     _function("eigh", lambda a: torch.linalg.eigh(a).eigenvalues, make_definite(3)),
     _function("eigvals", lambda a: torch.linalg.eigvals(a).abs(), make_definite(3) + 0.1 * torch.eye(3).flip(0)),
-    _function("pinv", lambda a: torch.linalg.pinv(a), X),
+    _function("pinv", torch.linalg.pinv, X),
     _function("lstsq", lambda a, b: torch.linalg.lstsq(a, b).solution, X.T, draw(4, 2)),
-    _function("matrix_exp", lambda a: torch.linalg.matrix_exp(a), X[:, :3]),
+    _function("matrix_exp", torch.linalg.matrix_exp, X[:, :3]),
     _function("matrix_power", lambda a: torch.linalg.matrix_power(a[:, :3], 3), X),
     _function("norms", lambda a: a.norm() + a.norm(1) + torch.linalg.vector_norm(a, 3, dim=0).sum(), X),
     _function("matrix norms", lambda a: torch.linalg.matrix_norm(a) + torch.linalg.matrix_norm(a, "nuc"), X),
@@ -283,7 +289,9 @@ ALGEBRA = [
     _function("rfft and irfft", lambda a: torch.fft.irfft(torch.fft.rfft(a) * (1 + 2j), n=4), X),
     _function("fft2 and ifft2", lambda a: torch.fft.ifft2(torch.fft.fft2(a).abs() * (2 - 1j)), X),
     _function("fftshift", lambda a: torch.fft.fftshift(torch.fft.rfft2(a)), X),
-    _function("stft", lambda a: torch.stft(a, 8, 4, window=torch.hann_window(8).double(), return_complex=True), draw(24)),
+    _function(
+        "stft", lambda a: torch.stft(a, 8, 4, window=torch.hann_window(8).double(), return_complex=True), draw(24)
+    ),
     _function("complex numbers", lambda a: (torch.complex(a, a.sin()) * torch.polar(a.exp(), a)).angle(), X),
 ]
 
@@ -302,16 +310,31 @@ POINTWISE = [
     _function("limits", lambda x: x.clamp(-0.5, 0.4) + x.clamp(min=0.1) + x.clamp_max(0.3), X),
     _function("largest and smallest", lambda x: x.maximum(x.flip(0)) + x.minimum(x.flip(1)), X),
     _function("lerp and addcmul", lambda x: x.lerp(x.flip(0), 0.3).addcmul(x, x, value=0.5).addcdiv(x, x + 3), X),
-    _function("logaddexp, xlogy and logit", lambda x: x.logaddexp(x.T.reshape(3, 4)) + x.xlogy(x) + x.logit(0.01), PROBABILITIES),
+    _function(
+        "logaddexp, xlogy and logit",
+        lambda x: x.logaddexp(x.T.reshape(3, 4)) + x.xlogy(x) + x.logit(0.01),
+        PROBABILITIES,
+    ),
     _function("reductions", lambda x: x.sum(1) + x.mean(1) + x.prod(1) + x.amax(1) + x.amin(1) + x.logsumexp(1), X),
-    _function("statistics", lambda x: x.std() + x.var(1).sum() + x.std(0, correction=0).sum() + torch.var_mean(x, 1)[1].sum(), X),
+    _function(
+        "statistics",
+        lambda x: x.std() + x.var(1).sum() + x.std(0, correction=0).sum() + torch.var_mean(x, 1)[1].sum(),
+        X,
+    ),
     _function("running sums", lambda x: x.cumsum(0) + x.cumprod(1) + x.logcumsumexp(1) + x.cummax(1).values, X),
     _function("differences", lambda x: x.diff(dim=1).abs().sum() + torch.trapezoid(x, dim=1).sum(), X),
     _function("dtypes", lambda x: x.float().double() + (x > 0) * x + x.int(), X),
     _function("nan_to_num", lambda x: torch.nan_to_num(x.masked_fill(MASK, torch.nan), 0.5) * x, X),
     _function("normalize", lambda x: functional.normalize(x, dim=1), X),
-    _function("attention", lambda x: functional.scaled_dot_product_attention(x, x, x, is_causal=True), draw(2, 3, 4, 8)),
-    _function("attention with a mask", lambda x, m: functional.scaled_dot_product_attention(x, x, x, m), draw(1, 2, 4, 8), draw(4, 4)),
+    _function(
+        "attention", lambda x: functional.scaled_dot_product_attention(x, x, x, is_causal=True), draw(2, 3, 4, 8)
+    ),
+    _function(
+        "attention with a mask",
+        lambda x, m: functional.scaled_dot_product_attention(x, x, x, m),
+        draw(1, 2, 4, 8),
+        draw(4, 4),
+    ),
 ]
 
 
@@ -374,6 +397,14 @@ def _rearrange(x: Tensor) -> Tensor:
     return y.swapaxes(0, 1).ravel().unflatten(0, (6, 8)).T
 
 
+def _write_out(x: Tensor) -> Tensor:
+    scale = torch.empty(3, 4, dtype=torch.float64)
+    with torch.no_grad():
+        torch.mul(x, 2.0, out=scale)
+        torch.add(scale, x.detach(), alpha=0.5, out=scale)
+    return scale * x
+
+
 IN_PLACE = [
     _function("written parts", _write_parts, X),
     _function("written through views", _write_through_view, X),
@@ -382,7 +413,7 @@ IN_PLACE = [
     _function("optimiser step", _step_optimiser, X),
     _function("detach and no_grad", _stop_parts, X),
     _function("views of views", _rearrange, X),
-    _function("out argument", lambda x: torch.mul(x, x, out=torch.empty_like(x).detach()) + x if not x.requires_grad else x * x + x, X),
+    _function("out argument", _write_out, X),
 ]
 
 ROUNDED_BY_PYTORCH = {"CELU": 1e-6, "Hardsigmoid": 1e-6, "digamma": 1e-8}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ class ResNet(nn.Module):
         widths = [width, width, 2 * width, 4 * width, 8 * width]
         self.layers = nn.ModuleList(
             nn.Sequential(ResidualBlock(a, b, 1 if k == 0 else 2), ResidualBlock(b, b))
-            for k, (a, b) in enumerate(zip(widths, widths[1:], strict=False))
+            for k, (a, b) in enumerate(pairwise(widths))
         )
         self.fc = nn.Linear(widths[-1], classes)
 
@@ -195,7 +196,7 @@ def _graph_batch() -> tuple[Tensor, ...]:
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Any, ...]]]] = {
-    "ResNet": (ResNet, lambda: (_draw(2, 3, 32, 32), torch.tensor([1, 3]))),
+    "ResNet": (ResNet, lambda: (_draw(4, 3, 64, 64), torch.tensor([1, 3, 0, 2]))),
     "GPT": (Gpt, lambda: (torch.randint(11, (2, 7)),)),
     "U-Net": (UNet, lambda: (_draw(1, 1, 16, 16), torch.rand(1, 1, 16, 16).round())),
     "VAE": (Vae, lambda: (_draw(4, 12),)),

@@ -34,5 +34,12 @@ def watch(
     `model` gives modules and parameters their names; other modules are named after their class. `keep` says how many
     bytes of values to hold, or `"all"`; larger runs, and `"summaries"`, hold sizes and counts instead. With `stop` the
     block ends with a `NonFiniteError` after the first step whose loss or gradients are not finite.
+
+    >>> import torch
+    >>> x = torch.zeros(2, requires_grad=True)
+    >>> with watch() as seen:
+    ...     x.sqrt().sum().backward()
+    >>> seen.blame().origins[0].op
+    'sqrt'
     """
     return torch_import.WatchedProgram(model, keep=keep, stop=stop)

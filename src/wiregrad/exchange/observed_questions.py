@@ -667,23 +667,20 @@ def flow_run(run: ObservedRun) -> ObservedFlow:
 
 def find_trends(
     run: ObservedRun, layers: Sequence[FlowLayer], groups: Sequence[tuple[str, list[ObservedGradient]]]
-) -> Iterator[FlowFinding]:
+) -> Iterator[ObservedFlowFinding]:
     """Report whether the gradient vanishes or explodes between layers, and the op with the steepest step."""
     compared = [layer for layer in layers if layer.gradient.size > 1]
     order = {name: rank for rank, (name, _) in enumerate(groups)}
     for finding in find_trend(compared, all_of=True):
-        if finding.kind == "steady":
-            yield finding
-            continue
         passed = [gradient for _, gradients in groups[: order[finding.layer] + 1] for gradient in gradients]
-        steepest = find_steepest(run, passed, grows=finding.kind == "explodes")
+        is_steady = finding.kind == "steady"
+        steepest = None if is_steady else find_steepest(run, passed, grows=finding.kind == "explodes")
+        facts = finding.kind, finding.layer, finding.ratio, finding.sentence
         if steepest is None:
-            yield finding
-            continue
-        op = run.ops[steepest.op]
-        yield ObservedFlowFinding(
-            finding.kind, finding.layer, finding.ratio, finding.sentence, op.title, op.module, op.place
-        )
+            yield ObservedFlowFinding(*facts)
+        else:
+            op = run.ops[steepest.op]
+            yield ObservedFlowFinding(*facts, op.title, op.module, op.place)
 
 
 def find_steepest(run: ObservedRun, gradients: Sequence[ObservedGradient], *, grows: bool) -> ObservedGradient | None:
@@ -707,7 +704,7 @@ def is_inner(run: ObservedRun, target: int | None) -> bool:
     return target is None or run.tensors[target].producer is not None
 
 
-def find_dead(run: ObservedRun) -> Iterator[FlowFinding]:
+def find_dead(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
     """Report rectifiers whose results are nearly all 0."""
     for op in run.ops:
         if op.title not in RELU_OPS or not op.outputs or op.index not in run.rules:
@@ -718,7 +715,7 @@ def find_dead(run: ObservedRun) -> Iterator[FlowFinding]:
             yield ObservedFlowFinding("dead", op.module, tally.zero_share, said, op.title, op.module, op.place)
 
 
-def find_outer_broadcasts(run: ObservedRun) -> Iterator[FlowFinding]:
+def find_outer_broadcasts(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
     """Report an op that combines a column (n, 1) with a row (n,), which gives all n * n pairs."""
     for op in run.ops:
         shapes = [run.tensors[k].shape for k in op.inputs]
@@ -733,7 +730,7 @@ def find_outer_broadcasts(run: ObservedRun) -> Iterator[FlowFinding]:
             yield ObservedFlowFinding("broadcast", op.module, math.nan, said, op.title, op.module, op.place)
 
 
-def find_missing(run: ObservedRun) -> Iterator[FlowFinding]:
+def find_missing(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
     """Report parameters that want a gradient and got none, or only zeros; one for each op that stopped it."""
     if not run.gradients:
         return

@@ -29,7 +29,7 @@ class TensorRef(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CallSite:
+class SourceCall:
     """The call in the user's code that ran an op."""
 
     place: Place
@@ -124,7 +124,7 @@ class ObservedOp:
     keywords: dict[str, Any]
     result: Any
     """What the op returned, with a `TensorRef` for each tensor."""
-    site: CallSite | None
+    site: SourceCall | None
     module: str
     """The full name of the module that ran it, such as `layers.0.attention`; empty outside of modules."""
     function: int | None
@@ -165,7 +165,7 @@ class ObservedFunction:
 
     index: int
     name: str
-    site: CallSite | None
+    site: SourceCall | None
     module: str
     ops: list[int] = field(default_factory=list)
     """The ops of its forward pass."""

@@ -24,7 +24,7 @@ from wiregrad.backends import interpreter
 from wiregrad.dtypes import WIRE_DTYPES, WireType
 from wiregrad.errors import CheckError, InputError, NoRuleError, UnknownOpsError, require_package
 from wiregrad.exchange import CIRCUIT_MAKERS
-from wiregrad.exchange.observed_run import ObservedOp, ObservedRun, ObservedTensor, TensorRef, find_refs
+from wiregrad.exchange.observed_run import ObservedOp, ObservedRun, ObservedTensor, TensorRef
 from wiregrad.exchange.torch_ops import CHECKERS, CONDITIONS, SETTLED, SHAPE_READERS, find_entry, fn
 from wiregrad.exchange.torch_watch import TorchWatch
 from wiregrad.frontends.recording.arguments import PackedParts
@@ -327,8 +327,9 @@ class RunTranslator:
     def _note_text(self, op: ObservedOp) -> None:
         """Give the result of the last op of a call the text of the call as its title."""
         wires = [self._wires.get(number) for number in op.outputs]
-        if op.site is not None and len(wires) == 1 and isinstance(wires[0], Port) and op.site.text:
-            self.builder.recording.note_expression(wires[0].index, op.site.text)
+        ports = [wire for wire in wires if isinstance(wire, Port)]
+        if op.site is not None and len(ports) == 1 and op.site.text:
+            self.builder.recording.note_expression(ports[0].index, op.site.text)
 
     def read(self, number: int) -> Any:
         """Return the wire of a tensor, or its numbers if it has none."""
@@ -402,6 +403,9 @@ class RunTranslator:
     def _translate_op(self, op: ObservedOp) -> None:
         recording = self.builder.recording
         recording.move_to(op.place, self._find_group(op.module))
+        if not (op.outputs or op.written) and not any(number in self._wires for number in op.inputs):
+            # Numbers that leave a tensor from outside, such as the loss of the step before.
+            return
         values = [self.read(number) for number in op.inputs]
         first = len(recording)
         if any(isinstance(value, _Missing) for value in values):
@@ -484,7 +488,7 @@ class RunTranslator:
             recording.certificates.append(Certificate(wire.index, self.find_array(number), recording.place))
 
     def _cut_flow(self, op: ObservedOp, results: Any) -> Any:
-        """Stop gradients where PyTorch ran without recording them; a custom function runs like that too, but has one."""
+        """Stop gradients where PyTorch recorded none; the ops of a custom function have one all the same."""
         if op.grad_enabled or op.function is not None or self._depth:
             return results
         parts = results if isinstance(results, list | tuple) else [results]
@@ -494,10 +498,10 @@ class RunTranslator:
         return [TABLE["stop_gradient"](part) if isinstance(part, Port) else part for part in parts]
 
     def _keep_flow(self, before: Any, after: Any) -> Any:
-        """Return the value of one wire with the gradient of another."""
-        if not isinstance(before, Port):
-            return after
+        """Return the value of one wire with the gradient of another; an array has none."""
         stopped = TABLE["stop_gradient"](after) if isinstance(after, Port) else after
+        if not isinstance(before, Port):
+            return stopped
         return fn.broadcast_to(stopped, shape_of(before)) + (before - TABLE["stop_gradient"](before))
 
     def _compute_unmapped(self, op: ObservedOp, overload: Any) -> Any:
@@ -520,7 +524,7 @@ class RunTranslator:
         arguments = self._copy_tensors((op.arguments, op.keywords), copies)
         watch = TorchWatch(keep="all")
         with torch.no_grad(), watch:
-            watch.name_inputs({name: tensor for name, tensor in copies.items()})
+            watch.name_inputs(copies)
             results = decomposition(*arguments[0], **arguments[1])
             found = [watch.find_tensor(part).index for part in list_result_tensors(results)]
         numbers = list(op.outputs) or [after for _, after in op.written]
@@ -712,7 +716,8 @@ def build_circuit(
         for value in missing:
             translator.unknown.setdefault(value.op, [value.place])
         raise UnknownOpsError(f"{name} (opaque=True keeps them as calls of PyTorch)", translator.unknown)
-    ports = {label: _as_port(builder, value) for label, value in labels.items()}
+    free = builder.recording.free_name
+    ports = {free(label): _as_port(builder, value) for label, value in labels.items()}
     circuit = builder.build(name=write_name(name), labels=ports)
     values = interpreter.evaluate_nodes(circuit, interpreter.bind_inputs(circuit, [translator.point], {}))
     check_values(translator, circuit, outputs, values)
@@ -777,13 +782,14 @@ class WatchedProgram(TorchWatch):
     """What PyTorch did inside a `with` block of `wg.watch`: ask it, or take it as a circuit."""
 
     def circuit(self, *, opaque: bool = False) -> Any:
-        """Return the circuit of the last step, from its inputs and parameters to what was differentiated.
+        """Return the circuit of the last step with a backward pass, from inputs and parameters to what it started at.
 
         Its gradients follow wiregrad's rules; what PyTorch computed is in the watch itself. Parameters, tensors that
         require a gradient, and floating tensors that a variable holds are inputs; `run()` uses the values they had.
         Ops that wiregrad does not know raise `UnknownOpsError`; with `opaque=True` they are nodes that call PyTorch.
         """
-        run = next((run for run in reversed(self.steps) if run.ops), None)
+        steps = [run for run in self.steps if run.ops]
+        run = next((run for run in reversed(steps) if run.backwards), steps[-1] if steps else None)
         if run is None:
             raise InputError("nothing was recorded: run the model inside the with block of wg.watch(model)")
         return make_circuit(*build_circuit(run, find_outputs(run), is_named_input, name="program", opaque=opaque))
@@ -803,6 +809,8 @@ def find_outputs(run: ObservedRun) -> dict[str, int]:
         return {"loss": roots[0]}
     results = [number for op in run.ops if op.phase == "forward" for number in op.outputs]
     floating = [number for number in results if name_dtype(run.tensors[number].dtype).kind in "fc"]
+    if not floating:
+        raise InputError("nothing was computed that has a gradient")
     return {"output": floating[-1]}
 
 

@@ -31,11 +31,64 @@ class _Functions:
     """The functions made of ops, as attributes."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
         return FUNCTIONS[name].run
 
 
 fn = _Functions()
 
+OP_NAMES = {
+    "_conj": "conjugate",
+    "_conj_physical": "conjugate",
+    "_neg_view": "negative",
+    "bitwise_and": "logical_and",
+    "bitwise_not": "logical_not",
+    "bitwise_or": "logical_or",
+    "bitwise_xor": "logical_xor",
+    "conj_physical": "conjugate",
+    "detach": "stop_gradient",
+    "eq": "equal",
+    "float_power": "power",
+    "ge": "greater_equal",
+    "gt": "greater",
+    "le": "less_equal",
+    "lgamma": "gammaln",
+    "linalg_eigvals": "eigvals",
+    "lt": "less",
+    "mul": "multiply",
+    "ne": "not_equal",
+    "neg": "negative",
+    "remainder": "mod",
+}
+"""ATen packets that are an op of another name, with the same arguments."""
+FUNCTION_NAMES = {
+    "angle": "angle",
+    "bmm": "matmul",
+    "clamp": "clip",
+    "clamp_min": "clip",
+    "diagonal": "diagonal",
+    "dot": "matmul",
+    "fmod": "fmod",
+    "i0": "i0",
+    "linalg_matrix_exp": "expm",
+    "matmul": "matmul",
+    "mm": "matmul",
+    "mv": "matmul",
+    "polygamma": "polygamma",
+    "round": "round",
+    "special_i1": "i1",
+    "stack": "stack",
+    "t": "transpose",
+    "trace": "trace",
+    "transpose": "swapaxes",
+    "tril": "tril",
+    "triu": "triu",
+    "trunc": "fix",
+    "vdot": "vdot",
+    "where": "where",
+}
+"""ATen packets that are a function made of ops, with the same arguments in the same order."""
 ENTRIES: dict[str, AtenEntry] = {}
 """Every entry by the name of the ATen packet."""
 SETTLED: dict[str, tuple[str, ...]] = {}
@@ -73,12 +126,16 @@ def aten(
 def find_entry(packet: str) -> AtenEntry | None:
     """Return the entry of an ATen packet: its own, or the elementwise op of that name; None if there is neither.
 
-    >>> find_entry("tanh") is TABLE["tanh"], find_entry("no_such_op")
-    (True, None)
+    >>> find_entry("tanh") is TABLE["tanh"], find_entry("mul") is TABLE["multiply"], find_entry("no_such_op")
+    (True, True, None)
     """
     entry = ENTRIES.get(packet)
     if entry is not None:
         return entry
+    if packet in FUNCTION_NAMES:
+        return FUNCTIONS[FUNCTION_NAMES[packet]].run
+    if packet in OP_NAMES:
+        return TABLE[OP_NAMES[packet]]
     name = packet.removeprefix("special_")
     if name in TABLE and TABLE[name].by_element:
         return TABLE[name]
@@ -126,56 +183,27 @@ ENTRIES.update(
         "add": lambda self, other, alpha=1: self + _scale(other, alpha),
         "sub": lambda self, other, alpha=1: self - _scale(other, alpha),
         "rsub": lambda self, other, alpha=1: other - _scale(self, alpha),
-        "mul": lambda self, other: TABLE["multiply"](self, other),
-        "neg": lambda self: TABLE["negative"](self),
         "rsqrt": lambda self: TABLE["reciprocal"](TABLE["sqrt"](self)),
-        "pow": lambda self, exponent: TABLE["power"](self, exponent),
-        "float_power": lambda self, exponent: TABLE["power"](self, exponent),
-        "fmod": lambda self, other: fn.fmod(self, other),
-        "remainder": lambda self, other: TABLE["mod"](self, other),
-        "floor_divide": lambda self, other: TABLE["floor_divide"](self, other),
-        "trunc": lambda self: fn.fix(self),
         "frac": lambda self: self - fn.fix(self),
         "sgn": lambda self: TABLE["sign"](self) if self.dtype.kind != "c" else TABLE["direction"](self),
-        "lgamma": lambda self: TABLE["gammaln"](self),
-        "special_gammaln": lambda self: TABLE["gammaln"](self),
-        "polygamma": lambda n, self: fn.polygamma(n, self),
-        "i0": lambda self: fn.i0(self),
-        "special_i1": lambda self: fn.i1(self),
         "addcmul": lambda self, a, b, *, value=1: self + _scale(a * b, value),
         "addcdiv": lambda self, a, b, *, value=1: self + _scale(a / b, value),
         "lerp": lambda self, end, weight: self + weight * (end - self),
-        "square": lambda self: TABLE["square"](self),
         "xlogy": lambda self, other: fn.where(TABLE["equal"](self, 0.0), 0.0, self * TABLE["log"](other)),
         "nan_to_num": lambda self, nan=None, posinf=None, neginf=None: fn.nan_to_num(
             self, nan=nan or 0.0, posinf=posinf, neginf=neginf
         ),
         # Conditions.
-        "eq": lambda self, other: TABLE["equal"](self, other),
-        "ne": lambda self, other: TABLE["not_equal"](self, other),
-        "lt": lambda self, other: TABLE["less"](self, other),
-        "le": lambda self, other: TABLE["less_equal"](self, other),
-        "gt": lambda self, other: TABLE["greater"](self, other),
-        "ge": lambda self, other: TABLE["greater_equal"](self, other),
-        "where": lambda condition, self, other: fn.where(condition, self, other),
         "masked_fill": lambda self, mask, value: fn.where(mask, value, self),
-        "clamp": lambda self, min=None, max=None: fn.clip(self, min, max),
-        "clamp_min": lambda self, min: fn.clip(self, min, None),
         "clamp_max": lambda self, max: fn.clip(self, None, max),
         # The same elements.
         **dict.fromkeys(("clone", "alias", "lift_fresh", "lift", "contiguous", "resolve_conj", "resolve_neg"), _same),
-        "detach": lambda self: TABLE["stop_gradient"](self),
         "_to_copy": lambda self, **_: self,
-        "_conj": lambda self: TABLE["conjugate"](self),
-        "_conj_physical": lambda self: TABLE["conjugate"](self),
-        "conj_physical": lambda self: TABLE["conjugate"](self),
-        "_neg_view": lambda self: TABLE["negative"](self),
         "copy": lambda self, src, non_blocking=False: fn.broadcast_to(src, shape_of(self)),
         "fill": lambda self, value: fn.broadcast_to(value, shape_of(self)),
         # Complex numbers.
         "complex": lambda real, imag: real + TABLE["imaginary"](imag),
         "polar": lambda abs, angle: abs * TABLE["cos"](angle) + TABLE["imaginary"](abs * TABLE["sin"](angle)),
-        "angle": lambda self: fn.angle(self),
         "view_as_real": lambda self: fn.stack([TABLE["real"](self), TABLE["imag"](self)], -1),
         "view_as_complex": lambda self: fn.getitem(self, (..., 0)) + TABLE["imaginary"](fn.getitem(self, (..., 1))),
         # Activations.
@@ -188,7 +216,6 @@ ENTRIES.update(
         "mish": lambda self: self * TABLE["tanh"](TABLE["softplus"](self)),
         "_prelu_kernel": lambda self, weight: fn.where(self > 0.0, self, weight * self),
         "log_sigmoid_forward": lambda self: (fn.log_expit(self), None),
-        "leaky_relu": lambda self, negative_slope=0.01: TABLE["leaky_relu"](self, negative_slope),
         "_softmax": lambda self, dim, half_to_float=False: fn.softmax(self, axis=dim),
         "_log_softmax": lambda self, dim, half_to_float=False: fn.log_softmax(self, axis=dim),
         # Reductions.
@@ -200,7 +227,6 @@ ENTRIES.update(
         "logsumexp": lambda self, dim, keepdim=False: fn.logsumexp(self, axis=_axes(dim), keepdims=keepdim),
         "cumsum": lambda self, dim, *, dtype=None: fn.cumsum(self, axis=dim),
         "cumprod": lambda self, dim, *, dtype=None: fn.cumprod(self, axis=dim),
-        "trace": lambda self: fn.trace(self),
         "var": lambda self, dim=None, *, correction=None, keepdim=False: _variance(self, dim, correction, keepdim),
         "std": lambda self, dim=None, *, correction=None, keepdim=False: TABLE["sqrt"](
             _variance(self, dim, correction, keepdim)
@@ -220,37 +246,27 @@ ENTRIES.update(
             self, axis=_axes(dim), keepdims=keepdim, ord=2 if p is None else p
         ),
         # Products.
-        **dict.fromkeys(("mm", "bmm", "mv", "dot", "matmul"), lambda self, other: fn.matmul(self, other)),
-        "vdot": lambda self, other: fn.vdot(self, other),
         "addmm": lambda self, a, b, *, beta=1, alpha=1: _scale(self, beta) + _scale(fn.matmul(a, b), alpha),
         "addmv": lambda self, a, b, *, beta=1, alpha=1: _scale(self, beta) + _scale(fn.matmul(a, b), alpha),
         "baddbmm": lambda self, a, b, *, beta=1, alpha=1: _scale(self, beta) + _scale(fn.matmul(a, b), alpha),
         "addr": lambda self, a, b, *, beta=1, alpha=1: _scale(self, beta) + _scale(fn.outer(a, b), alpha),
         "linalg_cross": lambda self, other, *, dim=-1: fn.cross(self, other, axis=dim),
         # Matrices. The factors that PyTorch keeps for its own backward have no place in a circuit.
-        "_linalg_det": lambda A: (fn.det(A), None, None),
-        "_linalg_slogdet": lambda A: (*fn.slogdet(A), None, None),
-        "linalg_inv_ex": lambda A, *, check_errors=False: (fn.inv(A), None),
-        "linalg_matrix_exp": lambda self: fn.expm(self),
-        "linalg_eigvals": lambda self: TABLE["eigvals"](self),
+        "_linalg_det": lambda a: (fn.det(a), None, None),
+        "_linalg_slogdet": lambda a: (*fn.slogdet(a), None, None),
+        "linalg_inv_ex": lambda a, *, check_errors=False: (fn.inv(a), None),
         "linalg_cholesky_ex": lambda self, *, upper=False, check_errors=False: (fn.cholesky(self, upper=upper), None),
         "linalg_lstsq": lambda self, b, rcond=None, *, driver=None: (fn.lstsq(self, b)[0], None, None, None),
         # Shapes.
         **dict.fromkeys(("view", "_unsafe_view", "reshape"), lambda self, size: fn.reshape(self, tuple(size))),
         "_reshape_alias": lambda self, size, stride: fn.reshape(self, tuple(size)),
         "permute": lambda self, dims: fn.transpose(self, tuple(dims)),
-        "transpose": lambda self, dim0, dim1: fn.swapaxes(self, dim0, dim1),
-        "t": lambda self: fn.transpose(self),
         "unsqueeze": lambda self, dim: fn.expand_dims(self, dim % (len(shape_of(self)) + 1)),
         "select": lambda self, dim, index: fn.getitem(self, _cut_axis(len(shape_of(self)), dim, index)),
         "cat": lambda tensors, dim=0: fn.concatenate([x for x in tensors if shape_of(x) != (0,)], axis=dim),
-        "stack": lambda tensors, dim=0: fn.stack(tensors, axis=dim),
         "flip": lambda self, dims: fn.flip(self, axis=tuple(dims)),
         "rot90": lambda self, k=1, dims=(0, 1): fn.rot90(self, k, tuple(dims)),
         "repeat": lambda self, repeats: fn.tile(self, tuple(repeats)),
-        "tril": lambda self, diagonal=0: fn.tril(self, diagonal),
-        "triu": lambda self, diagonal=0: fn.triu(self, diagonal),
-        "diagonal": lambda self, offset=0, dim1=0, dim2=1: fn.diagonal(self, offset, dim1, dim2),
         # Spectra.
         "_fft_c2c": lambda self, dim, normalization, forward: (fn.fftn if forward else fn.ifftn)(
             self, axes=tuple(dim), norm=_spectrum_norm(normalization, forward)
@@ -288,34 +304,9 @@ def _divide(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     return fn.fix(quotient) if rounding_mode == "trunc" else quotient
 
 
-@aten("round")
-def _round(self: Any, *, decimals: int = 0) -> Any:
-    return fn.round(self, decimals)
-
-
 @aten("logit")
 def _logit(self: Any, eps: float | None = None) -> Any:
     return fn.logit(self if eps is None else fn.clip(self, eps, 1.0 - eps))
-
-
-@aten("bitwise_not", "logical_not")
-def _invert_condition(self: Any) -> Any:
-    return TABLE["logical_not"](self)
-
-
-@aten("bitwise_and")
-def _both_conditions(self: Any, other: Any) -> Any:
-    return TABLE["logical_and"](self, other)
-
-
-@aten("bitwise_or")
-def _either_condition(self: Any, other: Any) -> Any:
-    return TABLE["logical_or"](self, other)
-
-
-@aten("bitwise_xor")
-def _one_condition(self: Any, other: Any) -> Any:
-    return TABLE["logical_xor"](self, other)
 
 
 @aten("any")
@@ -518,24 +509,28 @@ def _cdist(x1: Any, x2: Any, p: float, compute_mode: int | None = None) -> Any:
 
 
 @aten("_linalg_solve_ex")
-def _solve(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:  # noqa: N803 - ATen's names
+def _solve(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
     if left:
-        return fn.solve(A, B), None, None, None
-    return _swap_axes(fn.solve(_swap_axes(A, -1, -2), _swap_axes(B, -1, -2)), -1, -2), None, None, None
+        return fn.solve(a, b), None, None, None
+    return _swap_axes(fn.solve(_swap_axes(a, -1, -2), _swap_axes(b, -1, -2)), -1, -2), None, None, None
 
 
 @aten("linalg_solve_triangular")
-def _solve_triangular(self: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:  # noqa: N803
-    a, b = (self, B) if left else (_swap_axes(self, -1, -2), _swap_axes(B, -1, -2))
+def _solve_triangular(self: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    a, b = (self, b) if left else (_swap_axes(self, -1, -2), _swap_axes(b, -1, -2))
     y = fn.solve_triangular(a, b, lower=not upper if left else upper, unit_diagonal=unitriangular)
     return y if left else _swap_axes(y, -1, -2)
 
 
 @aten("triangular_solve")
 def _triangular_solve(
-    self: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False  # noqa: N803
+    self: Any,
+    a: Any,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
 ) -> Any:
-    a = _swap_axes(A, -1, -2) if transpose else A
+    a = _swap_axes(a, -1, -2) if transpose else a
     return _solve_triangular(a, self, upper=upper != transpose, unitriangular=unitriangular), None
 
 
@@ -552,22 +547,22 @@ def _cholesky_inverse(self: Any, upper: bool = False) -> Any:
 
 
 @aten("linalg_qr")
-def _qr(A: Any, mode: str = "reduced") -> Any:  # noqa: N803 - ATen's name
+def _qr(a: Any, mode: str = "reduced") -> Any:
     if mode == "r":
-        return None, fn.qr(A, mode="r")
-    return tuple(fn.qr(A, mode=mode))
+        return None, fn.qr(a, mode="r")
+    return tuple(fn.qr(a, mode=mode))
 
 
 @aten("_linalg_svd")
-def _svd(A: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None) -> Any:  # noqa: N803
+def _svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None) -> Any:
     if not compute_uv:
-        return None, fn.svdvals(A), None
-    return tuple(fn.svd(A, full_matrices=full_matrices))
+        return None, fn.svdvals(a), None
+    return tuple(fn.svd(a, full_matrices=full_matrices))
 
 
 @aten("_linalg_eigh")
-def _eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> Any:  # noqa: N803 - ATen's names
-    return tuple(fn.eigh(A, UPLO)) if compute_v else (fn.eigvalsh(A, UPLO), None)
+def _eigh(a: Any, uplo: str = "L", compute_v: bool = True) -> Any:
+    return tuple(fn.eigh(a, uplo)) if compute_v else (fn.eigvalsh(a, uplo), None)
 
 
 @aten("linalg_eig")
@@ -607,13 +602,13 @@ def _slice(self: Any, dim: int = 0, start: int | None = None, end: int | None = 
 
 
 @aten("split", "unsafe_split")
-def _split(self: Any, split_size: int, dim: int = 0) -> list[Any]:
+def _split(self: Any, split_size: int, dim: int = 0) -> Any:
     length = shape_of(self)[dim]
     return fn.split(self, list(range(split_size, length, split_size)), axis=dim) if length else [self]
 
 
 @aten("split_with_sizes", "unsafe_split_with_sizes")
-def _split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int = 0) -> list[Any]:
+def _split_with_sizes(self: Any, split_sizes: Sequence[int], dim: int = 0) -> Any:
     return fn.split(self, np.cumsum(split_sizes)[:-1].tolist(), axis=dim)
 
 
@@ -711,7 +706,9 @@ def _cut_to(x: Any, shape: tuple[int, ...], dim: int | None = None) -> Any:
     rank = len(shape)
     own = shape_of(x)
     index = tuple(slice(None) if dim is not None and k == dim % rank else slice(0, n) for k, n in enumerate(shape))
-    return x if all(item == slice(None) or item.stop == own[k] for k, item in enumerate(index)) else fn.getitem(x, index)
+    return (
+        x if all(item == slice(None) or item.stop == own[k] for k, item in enumerate(index)) else fn.getitem(x, index)
+    )
 
 
 @aten("index", "_unsafe_index", conditions=("indices",))
@@ -905,7 +902,9 @@ def _convolution(
         return _convolve_volumes(input, weight, bias, stride, padding, dilation, transposed, groups)
     if transposed:
         convolve = (fn.conv_transpose1d, fn.conv_transpose2d)[rank - 1]
-        return convolve(input, weight, bias, tuple(stride), tuple(padding), tuple(output_padding), groups, tuple(dilation))
+        return convolve(
+            input, weight, bias, tuple(stride), tuple(padding), tuple(output_padding), groups, tuple(dilation)
+        )
     convolve = (fn.conv1d, fn.conv2d)[rank - 1]
     return convolve(input, weight, bias, tuple(stride), tuple(padding), tuple(dilation), groups)
 
@@ -1096,10 +1095,17 @@ def _rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any, eps: flo
 
 @aten("native_group_norm")
 def _group_norm(
-    input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float  # noqa: N803 - ATen's names
+    input: Any,
+    weight: Any,
+    bias: Any,
+    n: int,
+    c: int,
+    hxw: int,
+    group: int,
+    eps: float,
 ) -> Any:
     shape = shape_of(input)
-    y = fn.reshape(_normalize(fn.reshape(input, (N, group, -1)), -1, eps), shape)
+    y = fn.reshape(_normalize(fn.reshape(input, (n, group, -1)), -1, eps), shape)
     y = y if weight is None else y * _along_channels(weight, len(shape))
     return (y if bias is None else y + _along_channels(bias, len(shape))), None, None
 

@@ -35,13 +35,13 @@ from wiregrad.exchange.observed_questions import (
     flow_run,
 )
 from wiregrad.exchange.observed_run import (
-    CallSite,
     HeldValue,
     ObservedFunction,
     ObservedGradient,
     ObservedOp,
     ObservedRun,
     ObservedTensor,
+    SourceCall,
     TensorRef,
     TensorSummary,
 )
@@ -72,7 +72,7 @@ UNRECORDED_NAMESPACES = {"profiler"}
 TensorKey = tuple[Any, ...]
 
 
-class OpForm(NamedTuple):
+class OpSchema(NamedTuple):
     """What the schema of an op says: its name, and which arguments it writes."""
 
     namespace: str
@@ -83,14 +83,14 @@ class OpForm(NamedTuple):
     written_keywords: tuple[str, ...]
 
 
-def describe_op(func: Any) -> OpForm:
+def describe_op(func: Any) -> OpSchema:
     """Read the schema of an op."""
     name = str(func.overloadpacket)
     arguments = func._schema.arguments
     written = [k for k, argument in enumerate(arguments) if argument.alias_info and argument.alias_info.is_write]
     positions = tuple(k for k in written if not arguments[k].kwarg_only)
     keywords = tuple(arguments[k].name for k in written)
-    return OpForm(func.namespace, name, func._overloadname, positions + HIDDEN_WRITES.get(name, ()), keywords)
+    return OpSchema(func.namespace, name, func._overloadname, positions + HIDDEN_WRITES.get(name, ()), keywords)
 
 
 def summarize_tensor(tensor: Any) -> TensorSummary:
@@ -123,6 +123,11 @@ def read_tensor(tensor: Any) -> NDArray[Any]:
     return array
 
 
+def count_users(storage: Any) -> int:
+    """Return how many tensors use a storage."""
+    return int(torch._C._storage_Use_Count(storage._cdata)) - 1
+
+
 class StorageEntry:
     """What is known of one storage: its number, how often it was written, by which op, and who holds values in it."""
 
@@ -146,6 +151,7 @@ class ValueStore:
         self._entries: dict[int, StorageEntry] = {}
         """What is known of each storage, by its address."""
         self._count = 0
+        self._is_closed = False
 
     def find_entry(self, tensor: Any) -> StorageEntry | None:
         """Return what is known of a tensor's storage; None for tensors without one, such as sparse tensors."""
@@ -173,7 +179,10 @@ class ValueStore:
             return held
         self._charge(held, size)
         held.value = tensor.detach()
-        entry.holders.append(held)
+        if self._is_closed:
+            self.copy_value(held)
+        else:
+            entry.holders.append(held)
         return held
 
     def _charge(self, held: HeldValue, size: int) -> None:
@@ -198,6 +207,16 @@ class ValueStore:
             return
         self._charge(held, size)
         held.value = held.value.clone()
+
+    def close(self) -> None:
+        """Copy what the program can still change, because nothing is seen from now on."""
+        self._is_closed = True
+        for entry in self._entries.values():
+            own = [held for held in entry.holders if held.value is not None]
+            if own and count_users(own[0].value.untyped_storage()) > len(own):
+                for held in own:
+                    self.copy_value(held)
+                entry.holders.clear()
 
     def end_write(self, tensors: Iterable[Any], writer: tuple[ObservedRun, int] | None) -> None:
         """Count a new version of storages that were written."""
@@ -325,13 +344,13 @@ def is_foreign_code(code: CodeType) -> bool:
     return foreign
 
 
-class CallSites:
+class SourceCalls:
     """Finds the user's call that ran an op."""
 
     def __init__(self) -> None:
-        self._sites: dict[tuple[CodeType, int], CallSite] = {}
+        self._sites: dict[tuple[CodeType, int], SourceCall] = {}
 
-    def find(self, frame: FrameType | None) -> tuple[CallSite | None, FrameType | None]:
+    def find(self, frame: FrameType | None) -> tuple[SourceCall | None, FrameType | None]:
         """Return the call, and its frame."""
         while frame is not None and is_foreign_code(frame.f_code):
             frame = frame.f_back
@@ -340,7 +359,7 @@ class CallSites:
         key = frame.f_code, frame.f_lasti
         site = self._sites.get(key)
         if site is None:
-            site = CallSite(Place(frame.f_code.co_filename, frame.f_lineno), frame.f_code, frame.f_lasti)
+            site = SourceCall(Place(frame.f_code.co_filename, frame.f_lineno), frame.f_code, frame.f_lasti)
             self._sites[key] = site
         return site, frame
 
@@ -388,7 +407,7 @@ class ModuleNames:
 class StepRecorder:
     """Records the ops of one training step."""
 
-    def __init__(self, step: int, store: ValueStore, modules: ModuleNames, sites: CallSites, names: Any) -> None:
+    def __init__(self, step: int, store: ValueStore, modules: ModuleNames, sites: SourceCalls, names: Any) -> None:
         self.run = ObservedRun(step=step, read=read_tensor, parents=modules.parents)
         self.store = store
         self.modules = modules
@@ -401,7 +420,7 @@ class StepRecorder:
         self._function_frame: FrameType | None = None
 
     def run_op(
-        self, func: Any, form: OpForm, args: Sequence[Any], kwargs: dict[str, Any], frame: FrameType, phase: str
+        self, func: Any, form: OpSchema, args: Sequence[Any], kwargs: dict[str, Any], frame: FrameType, phase: str
     ) -> Any:
         """Run an op and record it."""
         if func is DETACH and self._saves_result(args[0], frame):
@@ -583,7 +602,7 @@ class StepRecorder:
         self._last_call = None
 
 
-def find_written(form: OpForm, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+def find_written(form: OpSchema, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """Return the tensors that an op writes in place."""
     if not form.written and not form.written_keywords:
         return []
@@ -624,8 +643,8 @@ class TorchWatch:
         self._modules = ModuleNames(model)
         self._store = ValueStore(read_limit(keep))
         self._stops = stop
-        self._sites = CallSites()
-        self._forms: dict[Any, OpForm] = {}
+        self._sites = SourceCalls()
+        self._forms: dict[Any, OpSchema] = {}
         self._names: dict[TensorKey, tuple[str, str]] = {}
         self._parameters: dict[str, bool] = {}
         self._recorder: StepRecorder | None = None
@@ -661,9 +680,9 @@ class TorchWatch:
             self._cleanups.pop()()
         if self._recorder is not None:
             self._recorder.end_recording()
-        for run in self.steps:
-            run.error = error if run is self.steps[-1] else None
-            self._copy_living_values(run)
+        if self.steps:
+            self.steps[-1].error = error
+        self._store.close()
 
     def name_modules(self, modules: Mapping[str, Any]) -> None:
         """Give modules names of their own, before they run."""
@@ -681,16 +700,6 @@ class TorchWatch:
         assert self._recorder is not None
         self._recorder.settle()
         return self._recorder.book.look_up(tensor)
-
-    def _copy_living_values(self, run: ObservedRun) -> None:
-        """Copy what the program may change later without being seen: parameters, inputs and their gradients."""
-        for tensor in run.tensors:
-            if tensor.producer is None and tensor.held is not None:
-                self._store.copy_value(tensor.held)
-        for gradient in run.gradients:
-            for held, target in zip(gradient.sent, gradient.targets, strict=False):
-                if held is not None and target is not None and run.tensors[target].producer is None:
-                    self._store.copy_value(held)
 
     def _wrap_backward(self) -> Callable[[], object]:
         """Announce each backward pass; returns what undoes it."""
@@ -812,7 +821,7 @@ class TorchWatch:
             return True
         return frame.f_code.co_filename == str(BACKWARD_FILE)
 
-    def _run_unrecorded(self, func: Any, form: OpForm, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _run_unrecorded(self, func: Any, form: OpSchema, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         written = find_written(form, args, kwargs)
         if not written:
             return func(*args, **kwargs)

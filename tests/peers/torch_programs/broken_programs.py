@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional
 
 import wiregrad as wg
-from tests.peers.torch_programs.registry import (
+
+from .registry import (
     ask_backward,
     ask_blame,
     ask_explain,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.peers.torch_programs.registry import (
+from .registry import (
     ask_backward,
     ask_blame,
     ask_explain,

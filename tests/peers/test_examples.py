@@ -1,0 +1,41 @@
+"""Examples that need another framework run: those of modules, and those of the pages on PyTorch."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import wiregrad.exchange
+
+ROOT = Path(__file__).parent.parent.parent
+MODULES = ["wiregrad.exchange"]
+MODULES += [info.name for info in pkgutil.walk_packages(wiregrad.exchange.__path__, "wiregrad.exchange.")]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_of_modules_run(module: str) -> None:
+    assert doctest.testmod(importlib.import_module(module)).failed == 0
+
+
+@pytest.mark.parametrize(("page", "least"), [("watch.md", 4), ("torch-import.md", 3)])
+def test_the_blocks_of_a_page_print_what_it_says(
+    page: str, least: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A block of Python is followed by what it prints; blocks share their names, as on the page."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    names: dict[str, object] = {"__name__": "page"}
+    blocks = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", text, re.DOTALL)
+    for number, (code, shown) in enumerate(blocks):
+        file = tmp_path / f"block_{number}.py"
+        file.write_text(code, encoding="utf-8")
+        exec(compile(code, str(file), "exec"), names)
+        printed = capsys.readouterr().out.replace(str(file), "train.py")
+
+        assert printed == shown
+
+    assert len(blocks) >= least
