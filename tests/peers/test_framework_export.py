@@ -36,7 +36,7 @@ ORDINARY = (0.3, -0.7, 1.7, 2.5, -40.0, 30.0, 1e-9)
 AWKWARD = (0.0, 1.0, -1.0, 800.0, -800.0, np.inf, -np.inf, np.nan)
 OWN_ACCURACY = {
     ("betaln", "JAX"): 1e-6,
-    ("beta", "JAX"): 1e-7,
+    ("beta", "JAX"): 1e-6,
     ("gammainc", "PyTorch"): 1e-8,
     ("gammaincc", "PyTorch"): 1e-8,
 }
@@ -107,7 +107,7 @@ SAMPLES_OF_BLOCKING: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "all": ([X > 0], AXES),
     "count_nonzero": ([X], AXES),
     "searchsorted": ([np.arange(4.0), X[0]], {"side": "left"}),
-    "matrix_rank": ([np.eye(3)], {}),
+    "matrix_rank": ([np.eye(3)], {"rtol": None}),
 }
 
 

@@ -67,6 +67,16 @@ BINARY_NAMES = {
 """NumPy's names of the operators of C."""
 
 
+class IndexMaker:
+    """What `np.s_` is: its subscript is the result. PyTorch's compiler does not enter NumPy's."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+
+INDEX = IndexMaker()
+
+
 class ArrayLibrary(ABC):
     """An array library under NumPy's names: `np.linalg.solve` is the method or function `linalg_solve`."""
 
@@ -77,7 +87,7 @@ class ArrayLibrary(ABC):
     inf = math.inf
     pi = math.pi
     newaxis = None
-    s_ = np.s_
+    s_ = INDEX
 
     def find_function(self, name: str) -> Any:
         """Return what has a dotted NumPy name, or the name of a helper; None if the library has none."""
@@ -266,7 +276,7 @@ class _TextTranslator(ast.NodeTransformer):
         if not isinstance(node.ctx, ast.Load):
             raise _MissingNameError("changes arrays in place")
         index = ast.Subscript(ast.Name("_index", ast.Load()), node.slice, ast.Load())
-        self.variables["_index"] = np.s_
+        self.variables["_index"] = INDEX
         return self._write_call("getitem", self.visit(node.value), index)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
@@ -917,7 +927,7 @@ class TorchLibrary(ArrayLibrary):
 
     def argsort(self, x: Array, axis: int = -1, **_: Any) -> Array:
         """Return the numbers of the elements in order."""
-        return self._torch.argsort(x, axis, stable=True)
+        return self._torch.argsort(x, dim=axis, stable=True)
 
     def searchsorted(self, a: Array, v: Array, side: str = "left") -> Array:
         """Return where numbers belong in a sorted array."""

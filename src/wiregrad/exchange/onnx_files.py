@@ -44,7 +44,7 @@ from wiregrad.ir import TABLE, CircuitGraph, GraphBuilder, Port
 from wiregrad.ir.certificates import add_check_outputs
 from wiregrad.ir.columns import is_group_label
 from wiregrad.ops.functions import FUNCTIONS
-from wiregrad.passes import gradient_circuit
+from wiregrad.passes import gradient_circuit, simplify
 
 OPSET = 18
 IR_VERSION = 8
@@ -197,6 +197,7 @@ class OnnxLibrary(ArrayLibrary):
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self._count = 0
+        self._outputs: set[str] = set()
 
     def find_function(self, name: str) -> Any:
         """Return the function of a dotted NumPy name."""
@@ -226,10 +227,22 @@ class OnnxLibrary(ArrayLibrary):
         if np.dtype(dtype).kind == "c":
             raise NoRuleError("ONNX has no complex numbers")
         self._count += 1
-        output = OnnxArray(self, f"value_{self._count}", np.dtype(dtype), tuple(int(n) for n in shape))
+        output = OnnxArray(self, f"value/{self._count}", np.dtype(dtype), tuple(int(n) for n in shape))
         names = [x.name for x in inputs]
         self.nodes.append(self._onnx.helper.make_node(kind, names, [output.name], **options))
         return output
+
+    def name_output(self, x: OnnxArray, name: str) -> None:
+        """Give a value the name of an output; a second name, and that of an input or constant, is a node of its own."""
+        maker = next((node for node in self.nodes if x.name in node.output), None)
+        if maker is None or x.name in self._outputs:
+            self.nodes.append(self._onnx.helper.make_node("Identity", [x.name], [name]))
+            return
+        self._outputs.add(name)
+        maker.output[:] = [name]
+        for node in self.nodes:
+            node.input[:] = [name if part == x.name else part for part in node.input]
+        x.name = name
 
     def dtype_of(self, x: OnnxArray) -> np.dtype[Any]:
         """Return the dtype of a value."""
@@ -249,7 +262,7 @@ class OnnxLibrary(ArrayLibrary):
         if array.dtype.kind == "c":
             raise NoRuleError("ONNX has no complex numbers")
         self._count += 1
-        name = f"constant_{self._count}"
+        name = f"constant/{self._count}"
         self.initializers.append(
             self._onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
         )
@@ -762,7 +775,8 @@ def build_onnx_model(circuit: CircuitGraph, *, gradient: bool = False, check: bo
     if held > MAX_FILE_BYTES:
         raise FileFormatError(f"an ONNX file may have {MAX_FILE_BYTES:,} bytes; the constants alone have {held:,}")
     library = OnnxLibrary()
-    whole = gradient_circuit(circuit) if gradient else circuit
+    # Products with 1 in a derivative are dropped: onnxruntime's optimiser fails on some of them.
+    whole = simplify(gradient_circuit(circuit)) if gradient else circuit
     helper = library._onnx.helper
     kinds = [circuit.type_of(node) for node in circuit.input_indices()]
     inputs = [
@@ -778,7 +792,7 @@ def build_onnx_model(circuit: CircuitGraph, *, gradient: bool = False, check: bo
     for label, y in zip(whole.outputs, results, strict=True):
         name = label if label not in names else f"{label}_out"
         names.add(name)
-        library.nodes.append(helper.make_node("Identity", [y.name], [name]))
+        library.name_output(y, name)
         outputs.append(OnnxArray(library, name, y.dtype, y.shape))
     graph = helper.make_graph(
         library.nodes,
