@@ -2,8 +2,9 @@
 
 Start with `observed_run`: the ops of a framework's run with the framework's own values and gradients, and what can be
 asked of them. `torch_watch` records one from PyTorch, and `torch_import` makes a circuit of it, by the map of ops in
-`torch_ops`. A framework is imported when it is first needed; without it,
-the error says how to install it.
+`torch_ops`. `jax_import` makes circuits of JAX functions. `framework_export` gives circuits to JAX and PyTorch, and
+`onnx_files` writes and reads ONNX. A framework is imported when it is first needed; without it, the error says how to
+install it.
 """
 
 from collections.abc import Callable

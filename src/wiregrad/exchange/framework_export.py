@@ -22,6 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, reduce
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,6 +84,8 @@ class ArrayLibrary(ABC):
     title: str
     array_class: type
     """The class of the library's arrays."""
+    narrower: Mapping[np.dtype[Any], np.dtype[Any]] = MappingProxyType({})
+    """The dtypes that take the place of wider ones."""
     nan = math.nan
     inf = math.inf
     pi = math.pi
@@ -123,7 +126,8 @@ class ArrayLibrary(ABC):
 
     def narrow(self, dtype: Any) -> np.dtype[Any]:
         """Return the dtype in which the library computes what a circuit computes in a dtype."""
-        return np.dtype(dtype)
+        kind: np.dtype[Any] = np.dtype(dtype)
+        return self.narrower.get(kind, kind)
 
     def own_dtype(self, dtype: Any) -> Any:
         """Return the library's own form of the dtype in which it computes: what its arrays have as `dtype`."""
@@ -136,7 +140,8 @@ class ArrayLibrary(ABC):
     def result_type(self, *arrays: Any) -> np.dtype[Any]:
         """Return the dtype that NumPy would compute in."""
         dtypes = [x.dtype if isinstance(x, _DtypeFunction) else x for x in arrays]
-        return np.result_type(*(x if isinstance(x, np.dtype) else self.dtype_of(x) for x in dtypes))
+        result: np.dtype[Any] = np.result_type(*(x if isinstance(x, np.dtype) else self.dtype_of(x) for x in dtypes))
+        return result
 
     def asarray(self, x: Array) -> Array:
         """Return the array itself: only arrays come here."""
@@ -569,7 +574,7 @@ class ArgumentConverter:
 
     def convert(self, x: Any) -> Array:
         """Return the array; its shape must be that of the input."""
-        array = x if isinstance(x, self.library.array_class) else self.library.constant(x)
+        array: Array = x if isinstance(x, self.library.array_class) else self.library.constant(x)
         if tuple(array.shape) != self.shape:
             raise InputError(
                 f"input {self.name} must have shape {self.shape}; got {tuple(array.shape)}: map the function over a "
@@ -610,7 +615,7 @@ class JaxLibrary(ArrayLibrary):
             import jax.scipy.special  # noqa: PLC0415
         self._jax = jax
         self.array_class = jax.Array
-        self._narrow = NARROW_DTYPES if narrow else {}
+        self.narrower = NARROW_DTYPES if narrow else {}
 
     def find_function(self, name: str) -> Any:
         """Return the function of a dotted NumPy name."""
@@ -624,13 +629,10 @@ class JaxLibrary(ArrayLibrary):
         found: ArrayFunction | None = getattr(self._jax.scipy.special, name, None)
         return None if name == "rel_entr" else found
 
-    def narrow(self, dtype: Any) -> np.dtype[Any]:
-        """Return the dtype that stands in for one that is too wide."""
-        return self._narrow.get(np.dtype(dtype), np.dtype(dtype))
-
     def dtype_of(self, x: Array) -> np.dtype[Any]:
         """Return the dtype of an array."""
-        return np.dtype(x.dtype)
+        dtype: np.dtype[Any] = np.dtype(x.dtype)
+        return dtype
 
     def astype(self, x: Array, dtype: Any) -> Array:
         """Return an array in another dtype; of a complex one, the real part."""
@@ -682,7 +684,7 @@ class JaxLibrary(ArrayLibrary):
         return tuple(self._jax.numpy.linalg.qr(x))
 
 
-NARROW_DTYPES = {
+NARROW_DTYPES: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.float64): np.dtype(np.float32),
     np.dtype(np.complex128): np.dtype(np.complex64),
     np.dtype(np.int64): np.dtype(np.int32),
@@ -725,7 +727,7 @@ class TorchLibrary(ArrayLibrary):
             import torch  # noqa: PLC0415 - optional
         self._torch = torch
         self.array_class = torch.Tensor
-        self._narrow = {wide: thin for wide, thin in NARROW_DTYPES.items() if wide.kind != "i"} if narrow else {}
+        self.narrower = {wide: thin for wide, thin in NARROW_DTYPES.items() if wide.kind != "i"} if narrow else {}
         self._dtypes = {name: getattr(torch, name) for name in DTYPES}
         self._numpy_dtypes = {own: np.dtype(name) for name, own in self._dtypes.items()}
 
@@ -752,10 +754,6 @@ class TorchLibrary(ArrayLibrary):
         """Return the function of `torch.special`."""
         function = getattr(self._torch.special, name, None)
         return None if function is None else partial(self._call_on_tensors, function)
-
-    def narrow(self, dtype: Any) -> np.dtype[Any]:
-        """Return the dtype that stands in for one that is too wide."""
-        return self._narrow.get(np.dtype(dtype), np.dtype(dtype))
 
     def dtype_of(self, x: Array) -> np.dtype[Any]:
         """Return the dtype of a tensor."""

@@ -297,7 +297,7 @@ def _as_numpy(y: Any) -> Any:
 
 def _wire_dtype(dtype: Any) -> np.dtype[Any]:
     """Return the dtype of a wire for a dtype of JAX: circuits have one kind of whole numbers."""
-    kind = np.dtype(dtype)
+    kind: np.dtype[Any] = np.dtype(dtype)
     if kind.kind in "iu":
         return np.dtype(np.int64)
     if kind not in DTYPES.values():
@@ -559,20 +559,21 @@ def _scatter_places(
     rows = jax.numpy.asarray(run.value_of(indices))
     params = {key: value for key, value in equation.params.items() if key not in ("update_jaxpr", "update_consts")}
     dnums = params["dimension_numbers"]
-    numbers = jax.numpy.arange(1.0, math.prod(shape) + 1.0, dtype=np.float64).reshape(tuple(shape))
+    real = np.float64 if jax.config.jax_enable_x64 else np.float32
+    if math.prod(shape) >= 2 / np.finfo(real).eps:
+        raise NoRuleError("an array that JAX scatters into is too large for 32 bits: set jax_enable_x64")
+    numbers = jax.numpy.arange(1, math.prod(shape) + 1).astype(real).reshape(tuple(shape))
 
     def add_updates(values: Any) -> Any:
-        zeros = jax.numpy.zeros(tuple(shape), np.float64)
+        zeros = jax.numpy.zeros(tuple(shape), real)
         y = jax.lax.scatter_add(
             zeros, rows, values, dnums, indices_are_sorted=params["indices_are_sorted"], mode=params["mode"]
         )
         return (y * numbers).sum()
 
-    return (
-        np.rint(np.asarray(jax.grad(add_updates)(jax.numpy.zeros(tuple(updates), np.float64))))
-        .astype(np.int64)
-        .reshape(-1)
-    )
+    places = np.asarray(jax.grad(add_updates)(jax.numpy.zeros(tuple(updates), real)))
+    whole: NDArray[np.int64] = np.rint(places).astype(np.int64).reshape(-1)
+    return whole
 
 
 @rule("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or")

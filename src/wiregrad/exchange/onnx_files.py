@@ -106,7 +106,7 @@ class OnnxArray:
         return self.library.apply_binary("Div", other, self)
 
     def __neg__(self) -> OnnxArray:
-        return self.library.negative(self)
+        return self.library.apply_unary("Neg", self)
 
     def __lt__(self, other: Any) -> OnnxArray:
         return self.library.apply_binary("Less", self, other, np.dtype(bool))
@@ -276,20 +276,19 @@ class OnnxLibrary(ArrayLibrary):
         """Return a number as a constant of the dtype of another operand."""
         return x if isinstance(x, OnnxArray) else self.constant(np.asarray(x, like.dtype))
 
-    def apply_unary(self, kind: str, x: Any) -> Any:
+    def apply_unary(self, kind: str, x: OnnxArray) -> OnnxArray:
         """Add a node of one input that keeps dtype and shape."""
-        if not isinstance(x, OnnxArray):
-            return -x
         if x.dtype == np.bool_ and kind in ("Abs", "Ceil", "Floor", "Round"):
             # NumPy leaves conditions as they are, and ONNX does not take them.
             return x
         return self.add_node(kind, [x], x.dtype, x.shape)
 
-    def apply_binary(self, kind: str, a: Any, b: Any, dtype: np.dtype[Any] | None = None) -> Any:
+    def apply_binary(self, kind: str, a: Any, b: Any, dtype: np.dtype[Any] | None = None) -> OnnxArray:
         """Add a node of two inputs; a number takes the dtype of the other."""
         like = a if isinstance(a, OnnxArray) else b
         if not isinstance(like, OnnxArray):
-            return getattr(np, NUMPY_NAMES_OF_NODES[kind])(a, b)
+            plain: OnnxArray = getattr(np, NUMPY_NAMES_OF_NODES[kind])(a, b)
+            return plain
         a = self.lift(a, like)
         b = self.lift(b, like)
         if a.dtype != b.dtype:
@@ -305,11 +304,12 @@ class OnnxLibrary(ArrayLibrary):
 
     def negative(self, x: Any) -> Any:
         """Return the opposite."""
-        return self.apply_unary("Neg", x)
+        return self.apply_unary("Neg", x) if isinstance(x, OnnxArray) else -x
 
     def not_equal(self, a: Any, b: Any) -> OnnxArray:
         """Return whether numbers differ."""
-        return self.logical_not(self.apply_binary("Equal", a, b, np.dtype(bool)))
+        y: OnnxArray = self.logical_not(self.apply_binary("Equal", a, b, np.dtype(bool)))
+        return y
 
     def logical_not(self, x: Any) -> Any:
         """Return the opposite condition."""
@@ -336,6 +336,11 @@ class OnnxLibrary(ArrayLibrary):
     def isfinite(self, x: OnnxArray) -> OnnxArray:
         """Return whether numbers are finite."""
         return self.apply_unary("Abs", x) < math.inf
+
+    def copysign(self, a: OnnxArray, b: OnnxArray) -> OnnxArray:
+        """Return the size of a with the sign of b."""
+        y: OnnxArray = super().copysign(a, b)
+        return y
 
     def sign(self, x: OnnxArray) -> OnnxArray:
         """Return the sign; of NaN, NaN."""
@@ -492,8 +497,8 @@ class OnnxLibrary(ArrayLibrary):
         series = self._evaluate_polynomial((bounded - 4.0) / (bounded + 4.0), fit_scaled_erfc())
         return series * self.apply_unary("Exp", -(x * x)) / bounded
 
-    def _evaluate_polynomial(self, x: OnnxArray, coefficients: NDArray[np.float64]) -> OnnxArray:
-        y: Any = self.lift(coefficients[-1], x)
+    def _evaluate_polynomial(self, x: OnnxArray, coefficients: NDArray[Any]) -> OnnxArray:
+        y = self.lift(coefficients[-1], x)
         for coefficient in coefficients[-2::-1]:
             y = y * x + float(coefficient)
         return y
@@ -671,7 +676,7 @@ class OnnxLibrary(ArrayLibrary):
             return self.constant(x.numbers[index])
         items = expand_index(index, x.ndim)
         shape = np.empty(x.shape, bool)[items].shape
-        ranges = []
+        ranges: list[range] = []
         for item in (item for item in items if item is not None):
             length = x.shape[len(ranges)]
             start = item % length if isinstance(item, int) else 0
@@ -742,7 +747,7 @@ class OnnxLibrary(ArrayLibrary):
 
 
 @lru_cache(maxsize=1)
-def fit_scaled_erfc() -> NDArray[np.float64]:
+def fit_scaled_erfc() -> NDArray[Any]:
     """Return the coefficients of x exp(x^2) erfc(x), for x from 2 to 30, as a polynomial in (x - 4) / (x + 4)."""
     chebyshev = np.polynomial.chebyshev
     low = (2.0 - 4.0) / (2.0 + 4.0)
@@ -751,7 +756,7 @@ def fit_scaled_erfc() -> NDArray[np.float64]:
     points = 4.0 * (1.0 + places) / (1.0 - places)
     scaled = [_scaled_erfc(x) for x in points.tolist()]
     series = chebyshev.Chebyshev.fit(places, scaled, 26, domain=[low, high])
-    polynomial: NDArray[np.float64] = series.convert(kind=np.polynomial.Polynomial).coef
+    polynomial: NDArray[Any] = series.convert(kind=np.polynomial.Polynomial).coef
     return polynomial
 
 
@@ -965,7 +970,7 @@ def as_label(name: str | bytes) -> str:
 
 def wire_dtype(dtype: Any) -> np.dtype[Any]:
     """Return the dtype of a wire for a dtype of ONNX: circuits have one kind of whole numbers."""
-    kind = np.dtype(dtype)
+    kind: np.dtype[Any] = np.dtype(dtype)
     if kind.kind in "iu":
         return np.dtype(np.int64)
     if kind not in DTYPES.values() or kind.kind == "c":
@@ -1045,7 +1050,7 @@ def _size(run: OnnxGraphRun, settings: dict[str, Any], x: Any) -> Any:
 def _range(run: OnnxGraphRun, settings: dict[str, Any], *bounds: Any) -> Any:
     start, stop, step = (read_numbers(x, "a range") for x in bounds)
     check_elements([max(0, math.ceil((float(stop) - float(start)) / float(step)))])
-    return np.arange(start, stop, step, dtype=start.dtype)
+    return np.arange(start.item(), stop.item(), step.item(), dtype=start.dtype)
 
 
 @node_rule("Cast")
@@ -1401,8 +1406,10 @@ def _split(run: OnnxGraphRun, settings: dict[str, Any], x: Any, split: Any = Non
 @node_rule("Slice")
 def _slice(run: OnnxGraphRun, settings: dict[str, Any], x: Any, *bounds: Any) -> Any:
     names = ("starts", "ends", "axes", "steps")
-    given = dict(zip(names, (None if b is None else read_integers(b, "bounds") for b in bounds), strict=False))
-    given = {**{name: settings[name] for name in names if name in settings}, **given}
+    given = {name: list(settings[name]) for name in names if name in settings}
+    for name, bound in zip(names, bounds, strict=False):
+        if bound is not None:
+            given[name] = read_integers(bound, "bounds")
     starts, ends = given["starts"], given["ends"]
     axes = given.get("axes") or list(range(len(starts)))
     steps = given.get("steps") or [1] * len(starts)
@@ -1608,7 +1615,7 @@ def _read_type(run: OnnxGraphRun, value: Any, shapes: Mapping[str, Sequence[int]
             f"input {value.name} has shape ({', '.join(map(str, lengths))}), which is not fixed: pass "
             f"shapes={{{value.name!r}: ({example},)}}"
         )
-    return dtype, tuple(lengths)
+    return dtype, tuple(map(int, lengths))
 
 
 _REFUSALS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError, AssertionError)
