@@ -36,8 +36,10 @@ from wiregrad.ops.functions import FUNCTIONS
 if TYPE_CHECKING:
     from wiregrad.frontends.recording import trace as tracing
     from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
+    from wiregrad.frontends.transforms.fitting import lbfgs, least_squares, newton
     from wiregrad.frontends.transforms.implicit import fixed_point, implicit, linear_solve, minimize, root
     from wiregrad.frontends.transforms.memory_plans import plan_memory
+    from wiregrad.frontends.transforms.sparse import sparse_hessian, sparse_jacobian
 else:
     tracing = load_module_lazily("wiregrad.frontends.recording.trace")
     __getattr__ = load_names_lazily(
@@ -48,7 +50,9 @@ else:
                 ("fixed_point", "implicit", "linear_solve", "minimize", "root"),
                 "wiregrad.frontends.transforms.implicit",
             ),
+            **dict.fromkeys(("lbfgs", "least_squares", "newton"), "wiregrad.frontends.transforms.fitting"),
             "plan_memory": "wiregrad.frontends.transforms.memory_plans",
+            **dict.fromkeys(("sparse_hessian", "sparse_jacobian"), "wiregrad.frontends.transforms.sparse"),
         },
     )
 
@@ -69,9 +73,12 @@ __all__ = [
     "jacobian",
     "jacrev",
     "jvp",
+    "lbfgs",
+    "least_squares",
     "linear_solve",
     "linearize",
     "minimize",
+    "newton",
     "no_grad",
     "once_differentiable",
     "op",
@@ -80,6 +87,8 @@ __all__ = [
     "register_container",
     "root",
     "run",
+    "sparse_hessian",
+    "sparse_jacobian",
     "stop_gradient",
     "trace",
     "tree_map",
