@@ -14,7 +14,7 @@ value, its local derivative, the gradient that came back along it.
 from typing import TYPE_CHECKING
 
 from wiregrad import ops
-from wiregrad.api import Builder, Circuit, ImportedCircuit, Run, circuit, diff, from_jax, from_onnx, from_torch, load
+from wiregrad.api import Builder, Circuit, ImportedCircuit, Run, circuit, diff, load
 from wiregrad.errors import WiregradError
 from wiregrad.ir import TABLE as _TABLE
 from wiregrad.lazy import load_module_lazily, load_names_lazily
@@ -42,12 +42,9 @@ if TYPE_CHECKING:
         jacobian,
         jacrev,
         jvp,
-        lbfgs,
-        least_squares,
         linear_solve,
         linearize,
         minimize,
-        newton,
         no_grad,
         once_differentiable,
         op,
@@ -65,7 +62,7 @@ if TYPE_CHECKING:
         vjp,
         vmap,
     )
-    from wiregrad.exchange import watch
+    from wiregrad.exchange import from_jax, from_onnx, from_torch, watch
     from wiregrad.learn.quiz import Quiz
 else:
     _values = load_module_lazily("wiregrad.api.values")
@@ -104,13 +101,10 @@ __all__ = [
     "jacobian",
     "jacrev",
     "jvp",
-    "lbfgs",
-    "least_squares",
     "linear_solve",
     "linearize",
     "load",
     "minimize",
-    "newton",
     "nn",
     "no_grad",
     "once_differentiable",
@@ -165,7 +159,7 @@ if not TYPE_CHECKING:
             **dict.fromkeys(("anomaly", "blame", "check_grads", "explain", "record"), "wiregrad.api.diagnostics"),
             "compile": "wiregrad.api.compiled_function",
             "Quiz": "wiregrad.learn.quiz",
-            "watch": "wiregrad.exchange",
+            **dict.fromkeys(("from_jax", "from_onnx", "from_torch", "watch"), "wiregrad.exchange"),
             "train": "wiregrad.training",
             "nn": "wiregrad.nn",
             "optim": "wiregrad.optim",

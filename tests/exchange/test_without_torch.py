@@ -28,6 +28,12 @@ def test_watching_names_the_install_line() -> None:
 
 
 @pytest.mark.usefixtures("_no_torch")
+def test_importing_names_the_install_line() -> None:
+    with pytest.raises(NotInstalledError, match=INSTALL_LINE):
+        wg.from_torch(abs, 1.0)
+
+
+@pytest.mark.usefixtures("_no_torch")
 def test_the_command_names_the_install_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch\n")

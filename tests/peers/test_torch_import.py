@@ -101,11 +101,19 @@ def test_gradients_are_exact_where_pytorch_rounds_them(name: str) -> None:
     assert gradient == pytest.approx(slope, rel=1e-14)
 
 
+TWICE = torch.tensor([1, 1])
 DIFFERENCES: list[tuple[str, Callable[[Tensor], Tensor], list[float], list[float], list[float]]] = [
     ("blocked branch", lambda x: torch.where(x > 0, x.sqrt(), 0.0).sum(), [0.0, 4.0], [0.0, 0.25], [math.nan, 0.25]),
     ("tied maximum", lambda x: x.max(0).values, [2.0, 2.0], [0.5, 0.5], [1.0, 0.0]),
     ("on a bound", lambda x: x.clamp(min=1.0).sum(), [1.0, 2.0], [0.0, 1.0], [1.0, 1.0]),
     ("outside the domain", lambda x: x.log().sum(), [-1.0, 2.0], [math.nan, 0.5], [-1.0, 0.5]),
+    (
+        "repeated index",
+        lambda x: torch.zeros(3).double().scatter(0, TWICE, x).sum(),
+        [2.0, 3.0],
+        [0.0, 1.0],
+        [1.0, 1.0],
+    ),
     ("replaced NaN", lambda x: torch.nan_to_num(x / x).sum(), [0.0, 2.0], [0.0, 0.0], [math.nan, 0.0]),
 ]
 """Functions whose gradients differ by a rule: (name, function, point, wiregrad's gradient, PyTorch's gradient)."""
@@ -331,3 +339,59 @@ def test_several_results_are_outputs_of_their_own() -> None:
 def test_a_function_that_returns_no_tensor_is_refused() -> None:
     with pytest.raises(wg.WiregradError, match="returned no tensor"):
         wg.from_torch(lambda x: None, X)
+
+
+def test_a_row_that_is_masked_altogether_has_no_gradient() -> None:
+    def attend(scores: Tensor) -> Tensor:
+        return (torch.ops.aten._safe_softmax(scores, -1) * torch.tensor([1.0, 2.0])).sum()
+
+    scores = torch.tensor([[0.5, 1.0], [-math.inf, -math.inf]], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(attend(scores), scores)
+
+    assert_close(wg.from_torch(attend, scores).run().grads["scores"], gradient, "gradient")
+
+
+def test_a_random_op_with_a_gradient_is_not_taken_for_numbers() -> None:
+    with pytest.raises(UnknownOpsError, match=r"aten\.rrelu_with_noise"):
+        wg.from_torch(lambda x: functional.rrelu(x, training=True).sum(), X)
+
+
+def test_numbers_that_were_drawn_are_constants() -> None:
+    def blur(x: Tensor) -> Tensor:
+        return (functional.dropout(x, 0.5) * torch.rand_like(x)).sum()
+
+    torch.manual_seed(1)
+    circuit = wg.from_torch(blur, X)
+    torch.manual_seed(1)
+    x = X.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(blur(x), x)
+
+    assert_close(circuit.run().grads["x"], gradient, "gradient")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_short_dtypes_are_imported(dtype: torch.dtype) -> None:
+    def convert(x: Tensor) -> Tensor:
+        return torch.view_as_real(x.to(dtype).to(torch.complex64)).sum()
+
+    assert wg.from_torch(convert, torch.tensor([1.5, -2.0])).run().grads["x"].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.cumsum(0),
+        lambda x: x.max(0).values,
+        lambda x: x.topk(1).values.sum(),
+        lambda x: x.logsumexp(0),
+        lambda x: x.index_select(0, torch.tensor([0])).sum(),
+        lambda x: x.softmax(0) * x,
+    ],
+)
+def test_a_tensor_without_axes_is_a_row_of_one(function: Callable[[Tensor], Tensor]) -> None:
+    x = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(function(x), x)
+    run = wg.from_torch(function, x).run()
+
+    assert run.output == pytest.approx(function(x).item(), rel=1e-12)
+    assert run.grads["x"] == pytest.approx(gradient.item(), rel=1e-12)

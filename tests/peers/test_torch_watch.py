@@ -17,11 +17,11 @@ import wiregrad as wg
 from wiregrad.errors import InputError, NonFiniteError, UnknownNameError
 
 from ..support.limits import PATIENCE
-from .torch_programs import broken_programs
+from .torch_programs import broken_programs, put_aside
 from .torch_programs.registry import BrokenProgram
 from .torch_programs.right_models import MODELS
 
-PROGRAMS = [*broken_programs.PROGRAMS]
+PROGRAMS = [*broken_programs.PROGRAMS, *put_aside.PROGRAMS]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
@@ -243,14 +243,30 @@ def test_summaries_take_the_place_of_values_that_have_no_room(keep: Any) -> None
     assert "values were held as summaries only" in str(seen.check_backward())
 
 
-def test_summaries_measure_the_numbers() -> None:
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_summaries_measure_the_numbers(dtype: torch.dtype) -> None:
     from wiregrad.exchange.torch_watch import summarize_tensor
 
-    summary = summarize_tensor(torch.tensor([3.0, -4.0, 0.0, float("nan"), float("inf")]))
+    summary = summarize_tensor(torch.tensor([3.0, -4.0, 0.0, float("nan"), float("inf")], dtype=dtype))
 
     assert (summary.size, summary.zeros, summary.nans, summary.infs) == (5, 1, 1, 1)
     assert (summary.low, summary.high, summary.norm) == (-4.0, 3.0, pytest.approx(5.0))
-    assert summary.mean == pytest.approx(-1 / 3)
+    assert summary.mean == pytest.approx(-1 / 3, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("values", "rms"),
+    [([60000.0, 60000.0], 60000.0), ([True, False, True, True], 0.75**0.5), ([3 + 4j, 0j], 12.5**0.5), ([2, 2], 2.0)],
+)
+def test_summaries_of_any_dtype_do_not_overflow(values: list[Any], rms: float) -> None:
+    from wiregrad.exchange.torch_watch import summarize_tensor
+
+    tensor = torch.tensor(values)
+    if tensor.is_floating_point():
+        tensor = tensor.half()
+
+    assert summarize_tensor(tensor).rms == pytest.approx(rms, rel=1e-3)
+    assert summarize_tensor(torch.tensor([1e300, 1e300], dtype=torch.float64)).rms == pytest.approx(1e300)
 
 
 def test_a_declared_straight_through_estimator_is_accepted() -> None:
@@ -328,6 +344,48 @@ def test_functions_of_torch_func_run_under_watch() -> None:
 
     assert torch.equal(slopes, 2 * x)
     assert "pow" in [op.title for op in seen.run.ops]
+
+
+def test_a_watch_can_be_used_again() -> None:
+    x = torch.tensor([0.5, 2.0], requires_grad=True)
+    seen = wg.watch()
+    for power in (2, 3):
+        with seen:
+            (x**power).sum().backward()
+
+    assert [run.step for run in seen.steps] == [0, 1]
+    assert seen.check_backward().ok
+
+
+def test_an_infinity_is_traced_through_thousands_of_ops() -> None:
+    x = torch.zeros(1, requires_grad=True)
+    with wg.watch() as seen:
+        y = x.log()
+        for _ in range(3000):
+            y = y + 1.0
+        (y * 0.0).sum().backward()
+    origin = seen.blame().origins[0]
+
+    assert origin.op == "log"
+    assert "it turns into NaN in mul" in origin.said
+
+
+def test_a_row_that_is_masked_altogether_is_blamed_on_the_softmax() -> None:
+    scores = torch.zeros(2, 2, requires_grad=True)
+    with wg.watch() as seen:
+        masked = scores.masked_fill(torch.tensor([[True, True], [False, True]]), float("-inf"))
+        torch.softmax(masked, -1).sum().backward()
+
+    assert seen.blame().origins[0].op == "_softmax"
+
+
+def test_rows_picked_from_a_column_are_no_pairs() -> None:
+    x = torch.randn(8, 1, requires_grad=True)
+    with wg.watch() as seen:
+        (x[torch.arange(8)] * x).sum().backward()
+
+    assert "index" in [op.title for op in seen.run.ops]
+    assert "broadcast" not in [finding.kind for finding in seen.flow().findings]
 
 
 def test_questions_inside_of_the_block_are_not_recorded() -> None:

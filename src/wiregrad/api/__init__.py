@@ -5,28 +5,6 @@ Start with `circuits.py`: the public classes `Circuit`, `Run` and `Builder`, loa
 gradients, the flight recorder) are loaded on first use.
 """
 
-from wiregrad.api.circuits import (
-    Builder,
-    Circuit,
-    ImportedCircuit,
-    Run,
-    circuit,
-    diff,
-    from_jax,
-    from_onnx,
-    from_torch,
-    load,
-)
+from wiregrad.api.circuits import Builder, Circuit, ImportedCircuit, Run, circuit, diff, load
 
-__all__ = [
-    "Builder",
-    "Circuit",
-    "ImportedCircuit",
-    "Run",
-    "circuit",
-    "diff",
-    "from_jax",
-    "from_onnx",
-    "from_torch",
-    "load",
-]
+__all__ = ["Builder", "Circuit", "ImportedCircuit", "Run", "circuit", "diff", "load"]

@@ -5,17 +5,18 @@ This is the one place that joins a front end, passes, a backend and the question
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from wiregrad import codegen, draw, exchange, inspect, ir, passes
+from wiregrad import codegen, draw, inspect, ir, passes
 from wiregrad.backends import RunRecord as BareRun
 from wiregrad.backends import interpreter
 from wiregrad.backends.interpreter import evaluate_function
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import InputError
 from wiregrad.frontends import parse_formula
+from wiregrad.ir.circuit import CIRCUIT_MAKERS
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from wiregrad import files
     from wiregrad.backends import compiled
     from wiregrad.backends.compiled import Compiled
-    from wiregrad.exchange import framework_export, jax_import, onnx_files
+    from wiregrad.exchange import framework_export, onnx_files
     from wiregrad.explorer import html_page, local_server, page_data, widget
     from wiregrad.frontends.recording.value import Value
     from wiregrad.inspect.blame import Blame
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
 else:
     compiled = load_module_lazily("wiregrad.backends.compiled")
     framework_export = load_module_lazily("wiregrad.exchange.framework_export")
-    jax_import = load_module_lazily("wiregrad.exchange.jax_import")
     onnx_files = load_module_lazily("wiregrad.exchange.onnx_files")
     html_page = load_module_lazily("wiregrad.explorer.html_page")
     local_server = load_module_lazily("wiregrad.explorer.local_server")
@@ -516,6 +516,10 @@ class ImportedCircuit(Circuit):
     """A circuit that was taken from a run of another framework, with the values that its inputs had there.
 
     Calls and `run` use these values for the inputs that are left out.
+
+    >>> imported = ImportedCircuit(circuit("x * y").columns, {"x": 3.0, "y": 2.0})
+    >>> imported(), imported(y=5.0), imported.run().grads
+    (6.0, 15.0, {'x': 2.0, 'y': 3.0})
     """
 
     __slots__ = ("point",)
@@ -533,43 +537,7 @@ class ImportedCircuit(Circuit):
         return super().run(*vector, **(inputs if vector else {**self.point, **inputs}))
 
 
-exchange.CIRCUIT_MAKERS.append(ImportedCircuit)
-
-
-def from_torch(
-    function: Callable[..., Any], /, *args: object, opaque: bool = False, **kwargs: object
-) -> ImportedCircuit:
-    """Run a PyTorch function or module once and return its circuit; see the page on importing.
-
-    Floating tensors among the arguments, and parameters, are inputs under their names; modules are groups, and nodes
-    have the lines of your files. Gradients follow wiregrad's rules. Ops that wiregrad does not know raise
-    `UnknownOpsError`, which lists them all; with `opaque=True` they become nodes that call PyTorch.
-    """
-    circuit, point = exchange.torch_import.import_function(function, args, kwargs, opaque=opaque)
-    return ImportedCircuit(circuit.columns, point)
-
-
-def from_jax(function: Callable[..., Any], /, *args: object, max_steps: int = 1000) -> ImportedCircuit:
-    """Return the circuit of a JAX function at a point: real and complex arguments are its inputs.
-
-    Nodes have the lines of your files. `scan` and `while` are unrolled, up to `max_steps` steps; of a `cond` the branch
-    of these arguments is taken, and the circuit raises `BranchError` where another one would be. Functions with a rule
-    of their own (`custom_vjp`, `custom_jvp`) are nodes that call JAX; all other gradients follow wiregrad's rules.
-    """
-    circuit, point = jax_import.from_jax(function, *args, max_steps=max_steps)
-    return ImportedCircuit(circuit.columns, point)
-
-
-def from_onnx(
-    path: str | PathLike[str], *, shapes: Mapping[str, Sequence[int]] | None = None, weights: bool = True
-) -> ImportedCircuit:
-    """Read a circuit from an ONNX file; files from untrusted sources are safe to read.
-
-    Float arrays in the file are inputs that keep their values, unless `weights=False` makes them constants. Inputs
-    whose shape the file leaves open get it from `shapes`, by name.
-    """
-    circuit, point = onnx_files.from_onnx(path, shapes=shapes, weights=weights)
-    return ImportedCircuit(circuit.columns, point)
+CIRCUIT_MAKERS.append(ImportedCircuit)
 
 
 class Builder(ir.GraphBuilder):

@@ -916,7 +916,7 @@ def _loop(run: JaxprRun, equation: Any, *operands: Operand) -> list[Operand]:
     raise AssertionError
 
 
-def from_jax(
+def import_function(
     function: Callable[..., Any], *args: Any, max_steps: int = MAX_STEPS
 ) -> tuple[CircuitGraph, dict[str, Any]]:
     """Return the circuit of a function of JAX at a point, and the values of its inputs there."""

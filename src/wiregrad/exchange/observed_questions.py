@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,14 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import UnknownNameError, short_repr, suggest_name
-from wiregrad.exchange.observed_run import HeldValue, ObservedGradient, ObservedOp, ObservedRun, TensorSummary
+from wiregrad.exchange.observed_run import (
+    HeldValue,
+    ObservedGradient,
+    ObservedOp,
+    ObservedRun,
+    ObservedTensor,
+    TensorSummary,
+)
 from wiregrad.inspect.flow import (
     Flow,
     FlowFinding,
@@ -163,7 +171,7 @@ class ObservedFaults:
         while True:
             parents = self.run.parents_of(tensor)
             with_nan = [parent for parent in parents if self.is_broken(parent)[0]]
-            with_inf = [parent for parent in parents if self.is_broken(parent)[1] and not self._is_meant(parent)]
+            with_inf = [parent for parent in parents if self.is_broken(parent)[1] and parent not in self._meant]
             if wants_nan and not with_nan and with_inf:
                 born_nan = self.run.tensors[tensor].producer
                 wants_nan = False
@@ -172,17 +180,25 @@ class ObservedFaults:
                 return tensor, born_nan
             tensor = following[0]
 
-    def _is_meant(self, tensor: int) -> bool:
-        """Return whether the infinities of a tensor were written by the user, as in a mask of -inf."""
-        producer = self.run.tensors[tensor].producer
-        if producer is None:
-            return self.run.tensors[tensor].kind == "input" and not self.run.tensors[tensor].requires_grad
-        op = self.run.ops[producer]
+    @cached_property
+    def _meant(self) -> set[int]:
+        """The tensors whose infinities come from infinities that the user wrote, as in a mask of -inf."""
+        found: set[int] = set()
+        for tensor in self.run.tensors:
+            # Tensors come in the order in which they were made.
+            if any(self.is_broken(tensor.index)) and self._is_meant(tensor, found):
+                found.add(tensor.index)
+        return found
+
+    def _is_meant(self, tensor: ObservedTensor, meant: set[int]) -> bool:
+        if tensor.producer is None:
+            return tensor.kind == "input" and not tensor.requires_grad
+        op = self.run.ops[tensor.producer]
         numbers = [value for value in (*op.arguments, *op.keywords.values()) if isinstance(value, float)]
         if any(math.isinf(number) for number in numbers):
             return True
-        spoiled = [parent for parent in op.inputs if any(self.is_broken(parent))]
-        return bool(spoiled) and all(self._is_meant(parent) for parent in spoiled)
+        spoiled = {parent for parent in op.inputs if any(self.is_broken(parent))}
+        return bool(spoiled) and spoiled <= meant
 
     def _describe_origin(self, origin: tuple[int, int | None], name: str) -> OpFinding:
         tensor, born_nan = origin
@@ -614,6 +630,8 @@ class ObservedFlow(Flow):
         yield self.source
 
 
+SATURATING_OPS = {"_softmax", "_log_softmax", "sigmoid", "sigmoid_", "tanh", "tanh_", "erf", "gelu", "silu", "exp"}
+"""Smooth ops whose slope is 0 only because it is too small for the dtype."""
 RELU_OPS = {"relu", "relu_", "threshold", "threshold_", "hardtanh", "clamp_min", "clamp_min_"}
 MIN_DEAD_SHARE = 0.9
 """A rectifier whose results are 0 in this share is called dead."""
@@ -718,16 +736,22 @@ def find_dead(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
 def find_outer_broadcasts(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
     """Report an op that combines a column (n, 1) with a row (n,), which gives all n * n pairs."""
     for op in run.ops:
-        shapes = [run.tensors[k].shape for k in op.inputs]
-        if op.phase != "forward" or len(shapes) != 2 or not op.outputs:
+        shapes = [run.tensors[k].shape for k in (*op.inputs, *op.outputs)]
+        sources = [find_shape_before_expand(run, k) for k in op.inputs]
+        if op.phase != "forward" or len(sources) != 2:
             continue
-        long, short = sorted(shapes, key=len, reverse=True)
-        if len(long) == 2 and len(short) == 1 and long[1] == 1 and long[0] == short[0] > 1:
-            result = run.tensors[op.outputs[0]].shape
-            said = (
-                f"{op.title} combines {long} with {short} to {result}: all pairs, where pairs of the same row are usual"
-            )
+        column, row = sorted(sources, key=len, reverse=True)
+        if column == (*row, 1) and len(row) == 1 and row[0] > 1 and row * 2 in shapes:
+            said = f"{op.title} combines {column} with {row} to all pairs {row * 2}; pairs of the same row are usual"
             yield ObservedFlowFinding("broadcast", op.module, math.nan, said, op.title, op.module, op.place)
+
+
+def find_shape_before_expand(run: ObservedRun, tensor: int) -> tuple[int, ...]:
+    """Return the shape of a tensor before it was broadcast."""
+    producer = run.tensors[tensor].producer
+    if producer is not None and run.ops[producer].title == "expand":
+        tensor = run.ops[producer].inputs[0]
+    return run.tensors[tensor].shape
 
 
 def find_missing(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
@@ -742,4 +766,8 @@ def find_missing(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
         if kind in ("cut", "unused", "zero") and (kind, finding.op, finding.place) not in named:
             if finding.place is not None:
                 named.add((kind, finding.op, finding.place))
-            yield ObservedFlowFinding(kind, name, 0.0, finding.said, finding.op, finding.module, finding.place)
+            said = finding.said
+            if kind == "zero" and finding.op in SATURATING_OPS:
+                kind = "vanishes"
+                said += ", because it is saturated"
+            yield ObservedFlowFinding(kind, name, 0.0, said, finding.op, finding.module, finding.place)

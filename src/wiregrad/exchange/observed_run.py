@@ -92,8 +92,6 @@ class ObservedTensor:
     stride: tuple[int, ...]
     dtype: str
     requires_grad: bool
-    is_leaf: bool = True
-    """Whether the framework's graph did not make it; told of tensors that come from outside."""
     producer: int | None = None
     """The op whose result it is; None for what comes from outside, and for a view that is read after a write."""
     writer: int | None = None
@@ -103,6 +101,8 @@ class ObservedTensor:
     kind: str = "computed"
     """`parameter`, `buffer`, `input` (comes from outside and has no name of its own) or `computed`."""
     held: HeldValue | None = None
+    is_leaf: bool = True
+    """Whether no op of the framework's graph made it; known of tensors that come from outside."""
 
     @property
     def value(self) -> Any:
@@ -251,12 +251,16 @@ class ObservedRun:
         if observed.writer is None:
             return ()
         # A view of a storage that was written through another view: what was written, and what was there before.
-        earlier = [
-            other.index
-            for other in self.tensors
-            if other.storage == observed.storage and other.version < observed.version
-        ]
+        earlier = [k for k in self.by_storage[observed.storage] if self.tensors[k].version < observed.version]
         return (*self.ops[observed.writer].outputs, *earlier)
+
+    @cached_property
+    def by_storage(self) -> dict[int, list[int]]:
+        """The tensors of each storage."""
+        found: dict[int, list[int]] = {}
+        for tensor in self.tensors:
+            found.setdefault(tensor.storage, []).append(tensor.index)
+        return found
 
     @cached_property
     def by_target(self) -> dict[int, list[tuple[ObservedGradient, int]]]:

@@ -1531,7 +1531,7 @@ def _resize(run: OnnxGraphRun, settings: dict[str, Any], x: Any, *rest: Any) -> 
     return y
 
 
-def from_onnx(
+def read_onnx(
     path: str | PathLike[str], *, shapes: Mapping[str, Sequence[int]] | None = None, weights: bool = True
 ) -> tuple[CircuitGraph, dict[str, Any]]:
     """Return the circuit of an ONNX file, and the values of those inputs that the file has (its weights)."""

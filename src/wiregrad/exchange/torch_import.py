@@ -22,15 +22,23 @@ import numpy as np
 
 from wiregrad.backends import interpreter
 from wiregrad.dtypes import WIRE_DTYPES, WireType
-from wiregrad.errors import CheckError, InputError, NoRuleError, UnknownOpsError, require_package
-from wiregrad.exchange import CIRCUIT_MAKERS
+from wiregrad.errors import (
+    CheckError,
+    InputError,
+    NoRuleError,
+    UnknownOpsError,
+    WiregradError,
+    require_package,
+    short_repr,
+)
 from wiregrad.exchange.observed_run import ObservedOp, ObservedRun, ObservedTensor, TensorRef
-from wiregrad.exchange.torch_ops import CHECKERS, CONDITIONS, SETTLED, SHAPE_READERS, find_entry, fn
+from wiregrad.exchange.torch_ops import CHECKERS, CONDITIONS, SAMPLERS, SETTLED, SHAPE_READERS, find_entry, fn
 from wiregrad.exchange.torch_watch import TorchWatch
 from wiregrad.frontends.recording.arguments import PackedParts
 from wiregrad.frontends.recording.custom_ops import FUNCTION_OP
 from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.ir.builder import GraphBuilder, Port
+from wiregrad.ir.circuit import CIRCUIT_MAKERS
 from wiregrad.ir.columns import Certificate
 from wiregrad.ir.op import CONSTANT_CODE, Op, Pattern
 from wiregrad.lazy import load_module_lazily
@@ -48,6 +56,8 @@ else:
     # It takes longer to load than everything else that a watch needs.
     _decomp = load_module_lazily("torch._decomp")
 
+REFUSALS = (WiregradError, ArithmeticError, LookupError, TypeError, ValueError)
+"""What an entry raises for arguments that it has no place for, such as axes of a tensor that has none."""
 MAX_DECOMPOSITIONS = 16
 """How deeply ops are decomposed into ops that are decomposed in turn."""
 
@@ -63,12 +73,13 @@ class _Missing:
 def to_array(tensor: Any) -> Any:
     """Return a copy of a tensor's numbers as NumPy has them, in a dtype that a wire can have.
 
-    bfloat16, which NumPy does not have, becomes float32; small whole numbers become int64.
+    bfloat16 and others that NumPy does not have become float32; small whole numbers become int64.
     """
     plain = tensor.detach().resolve_conj().resolve_neg().cpu()
-    if plain.dtype is torch.bfloat16:
-        plain = plain.float()
-    array = np.array(plain.numpy())
+    if hasattr(np, str(plain.dtype).removeprefix("torch.")):
+        array = np.array(plain.numpy())
+    else:
+        array = np.array((plain.cfloat() if plain.is_complex() else plain.float()).numpy())
     return (array if array.dtype in WIRE_DTYPES else array.astype(np.int64))[()]
 
 
@@ -83,8 +94,8 @@ def name_dtype(dtype: str) -> np.dtype[Any]:
     >>> name_dtype("bfloat16"), name_dtype("int32"), name_dtype("complex64")
     (dtype('float32'), dtype('int64'), dtype('complex64'))
     """
-    if dtype == "bfloat16":
-        return np.dtype(np.float32)
+    if not hasattr(np, dtype):
+        return np.dtype(np.complex64 if dtype.startswith("complex") else np.float32)
     found = np.dtype(dtype)
     return found if found in WIRE_DTYPES else np.dtype(np.int64)
 
@@ -302,6 +313,8 @@ class RunTranslator:
         self._outside: dict[Any, Any] = {}
         self._storages = StorageContents(run, self.read)
         self._depth = 0
+        self._widens = False
+        """Whether tensors without axes are given to an entry as rows of one."""
         self._groups: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         """How many ops of each module compute something, and do not only view it."""
@@ -439,17 +452,42 @@ class RunTranslator:
             return None
         if packet == "as_strided":
             return self._storages.read_view(self.run.tensors[op.outputs[0]])
-        entry = find_entry(packet) if space == "aten" else None
-        if entry is None and space == "aten" and packet.endswith("_"):
+        is_known = space in ("aten", "prims")
+        entry = find_entry(packet) if is_known else None
+        if entry is None and is_known and packet.endswith("_"):
             packet = packet[:-1]
             entry = find_entry(packet)
         overload = find_overload(op)
         try:
             if entry is not None:
-                return self._cut_flow(op, self._call_entry(op, entry, packet, overload))
+                return self._cut_flow(op, self._apply_entry(op, entry, packet, overload))
             return self._compute_unmapped(op, overload)
         except NoRuleError as error:
             return self._miss(op, str(error))
+        except REFUSALS as error:
+            return self._miss(op, f"{op.name} with such arguments ({short_repr(str(error))})")
+
+    def _apply_entry(self, op: ObservedOp, entry: Callable[..., Any], packet: str, overload: Any) -> list[Any]:
+        """Return the results of an entry; a tensor without axes is a row of one where an axis is named."""
+        try:
+            return self._match_results(op, self._call_entry(op, entry, packet, overload))
+        except (NoRuleError, *REFUSALS):
+            if not any(self.run.tensors[number].shape == () for number in op.inputs):
+                raise
+        self._widens = True
+        try:
+            results = self._call_entry(op, entry, packet, overload)
+        finally:
+            self._widens = False
+        parts = list(results) if isinstance(results, list | tuple) else [results]
+        shapes = [self.run.tensors[number].shape for number in op.outputs]
+        return self._match_results(
+            op,
+            [
+                fn.reshape(part, shape) if isinstance(part, Port) and shape_of(part) == (1,) and shape == () else part
+                for part, shape in zip_longest(parts, shapes)
+            ],
+        )
 
     def _call_entry(self, op: ObservedOp, entry: Callable[..., Any], packet: str, overload: Any) -> Any:
         settled = SETTLED.get(packet, ())
@@ -471,9 +509,11 @@ class RunTranslator:
         """Return arguments with wires and arrays in place of tensors; wires of some kinds become certified arrays."""
         if isinstance(value, TensorRef):
             if name_dtype(self.run.tensors[value.number].dtype).kind not in kinds:
-                return self.read(value.number)
-            self.certify(value.number)
-            return np.asarray(self.find_array(value.number))
+                found = self.read(value.number)
+            else:
+                self.certify(value.number)
+                found = np.asarray(self.find_array(value.number))
+            return fn.reshape(found, (1,)) if self._widens and shape_of(found) == () else found
         if isinstance(value, list | tuple):
             return [self._settle_all(part, kinds) for part in value]
         if isinstance(value, dict):
@@ -507,7 +547,7 @@ class RunTranslator:
     def _compute_unmapped(self, op: ObservedOp, overload: Any) -> Any:
         """Decompose an op, take its numbers as they are where no gradient can flow through them, or keep it whole."""
         outputs = [self.run.tensors[number] for number in (*op.outputs, *(after for _, after in op.written))]
-        if torch.Tag.nondeterministic_seeded in overload.tags:
+        if op.name.partition(".")[2].rstrip("_") in SAMPLERS:
             return None
         decomposition = find_decomposition(overload)
         if decomposition is not None and self._depth < MAX_DECOMPOSITIONS:
@@ -540,7 +580,7 @@ class RunTranslator:
             if tensor.producer is None and tensor.name in copies:
                 inner.bind(tensor.index, self.read(int(tensor.name.removeprefix("tensor "))))
         inner._translate_at(op)
-        return self._cut_flow(op, [inner.read(number) for number in found])
+        return self._cut_flow(op, self._match_results(op, [inner.read(number) for number in found]))
 
     def _translate_at(self, op: ObservedOp) -> None:
         """Build the nodes of all ops at the place of the op that they make up."""
@@ -619,20 +659,29 @@ class RunTranslator:
         numbers = list(op.outputs) or [after for _, after in op.written]
         for k, (number, part) in enumerate(zip(numbers, parts, strict=False)):
             if isinstance(part, Port):
-                self.bind(number, self._match_type(op, number, part))
+                self.bind(number, part)
             elif part is None:
                 self._wires[number] = _Missing(f"{op.name} (result {k + 1})", op.place)
             elif isinstance(part, _Missing):
                 self._wires[number] = part
 
+    def _match_results(self, op: ObservedOp, results: Any) -> list[Any]:
+        """Return the results of an op in the dtypes and shapes that PyTorch gave them."""
+        parts = list(results) if isinstance(results, list | tuple) else [results]
+        numbers = list(op.outputs) or [after for _, after in op.written]
+        matched = [
+            self._match_type(op, number, part) if isinstance(part, Port) else part
+            for number, part in zip(numbers, parts, strict=False)
+        ]
+        return matched + parts[len(matched) :]
+
     def _match_type(self, op: ObservedOp, number: int, wire: Port) -> Port:
         """Return a result in the dtype that PyTorch gave it; raise if the map gives it another shape."""
         tensor = self.run.tensors[number]
+        if shape_of(wire) != tensor.shape and op.written:
+            wire = fn.broadcast_to(wire, tensor.shape)
         if shape_of(wire) != tensor.shape:
-            if op.written:
-                wire = fn.broadcast_to(wire, tensor.shape)
-            else:
-                raise NoRuleError(f"{op.name}: its result has shape {tensor.shape}, not {shape_of(wire)}")
+            raise NoRuleError(f"{op.name}, whose result has shape {tensor.shape} and not {shape_of(wire)},")
         dtype = name_dtype(tensor.dtype)
         if wire.dtype == dtype:
             return wire

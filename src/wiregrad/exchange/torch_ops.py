@@ -64,6 +64,8 @@ OP_NAMES = {
 """ATen packets that are an op of another name, with the same arguments."""
 FUNCTION_NAMES = {
     "angle": "angle",
+    "bessel_i0e": "i0e",
+    "bessel_i1e": "i1e",
     "bmm": "matmul",
     "clamp": "clip",
     "clamp_min": "clip",
@@ -99,6 +101,13 @@ SHAPE_READERS = frozenset(
     ("zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty", "zero")
 )
 """Ops that read the shape and dtype of a tensor but none of its numbers."""
+SAMPLERS = frozenset(
+    """
+    bernoulli binomial cauchy exponential geometric log_normal multinomial normal poisson
+    rand_like randint_like randn_like random randperm uniform
+    """.split()
+)
+"""Ops that draw numbers, through which no gradient flows: the numbers that PyTorch drew are constants."""
 CHECKERS = frozenset(("_linalg_check_errors", "_assert_async", "_assert_tensor_metadata", "_assert_scalar"))
 """Ops that compute nothing."""
 
@@ -200,6 +209,7 @@ ENTRIES.update(
         **dict.fromkeys(("clone", "alias", "lift_fresh", "lift", "contiguous", "resolve_conj", "resolve_neg"), _same),
         "_to_copy": lambda self, **_: self,
         "copy": lambda self, src, non_blocking=False: fn.broadcast_to(src, shape_of(self)),
+        "copy_to": lambda self, src: fn.broadcast_to(src, shape_of(self)),
         "fill": lambda self, value: fn.broadcast_to(value, shape_of(self)),
         # Complex numbers.
         "complex": lambda real, imag: real + TABLE["imaginary"](imag),
@@ -255,6 +265,7 @@ ENTRIES.update(
         "_linalg_det": lambda a: (fn.det(a), None, None),
         "_linalg_slogdet": lambda a: (*fn.slogdet(a), None, None),
         "linalg_inv_ex": lambda a, *, check_errors=False: (fn.inv(a), None),
+        "cholesky": lambda self, upper=False: fn.cholesky(self, upper=upper),
         "linalg_cholesky_ex": lambda self, *, upper=False, check_errors=False: (fn.cholesky(self, upper=upper), None),
         "linalg_lstsq": lambda self, b, rcond=None, *, driver=None: (fn.lstsq(self, b)[0], None, None, None),
         # Shapes.
@@ -363,7 +374,9 @@ def _glu(self: Any, dim: int = -1) -> Any:
 def _safe_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
     """Softmax of rows; a row that is masked altogether is 0."""
     blocked = TABLE["all"](TABLE["equal"](self, -np.inf), axes=_axes_from_end(self, dim), keepdims=True)
-    return fn.where(blocked, 0.0, fn.softmax(self, axis=dim))
+    # The softmax of such a row is NaN, and so would be its gradient.
+    scores = fn.where(blocked, 0.0, self)
+    return fn.where(blocked, 0.0, fn.softmax(scores, axis=dim))
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention")
@@ -783,6 +796,13 @@ def _scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, *, i
     return _fold_at(TABLE[{"prod": "multiply", "amax": "maximum", "amin": "minimum"}[reduce]], self, places, source)
 
 
+@aten("index_reduce", settled=("index",))
+def _index_reduce(self: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
+    shape = shape_of(source)
+    along = np.reshape(index, [-1 if k == dim % len(shape) else 1 for k in range(len(shape))])
+    return _scatter_reduce(self, dim, np.broadcast_to(along, shape), source, reduce, include_self=include_self)
+
+
 def _fold_at(op: Any, x: Any, places: Sequence[Any], source: Any) -> Any:
     """Combine elements into x by an op; elements with the same place come one after the other."""
     flat = np.ravel_multi_index(tuple(places), shape_of(x)).ravel()
@@ -898,6 +918,10 @@ def _convolution(
     *_: Any,
 ) -> Any:
     rank = len(shape_of(weight)) - 2
+    stride = _expand_setting(stride or 1, rank)
+    padding = _expand_setting(padding or 0, rank)
+    dilation = _expand_setting(dilation or 1, rank)
+    output_padding = _expand_setting(output_padding or 0, rank)
     if rank == 3:
         return _convolve_volumes(input, weight, bias, stride, padding, dilation, transposed, groups)
     if transposed:
@@ -1055,7 +1079,7 @@ def _along_channels(parameter: Any, rank: int) -> Any:
     return fn.reshape(parameter, (-1,) + (1,) * (rank - 2))
 
 
-@aten("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "cudnn_batch_norm")
+@aten("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm")
 def _batch_norm(input: Any, weight: Any, bias: Any, *statistics: Any, **named: Any) -> Any:
     if len(statistics) + len(named) == 5:
         mean, variance = statistics[:2]
@@ -1071,6 +1095,13 @@ def _batch_norm(input: Any, weight: Any, bias: Any, *statistics: Any, **named: A
         y = (input - _along_channels(mean, rank)) / _along_channels(root, rank)
     y = y if weight is None else y * _along_channels(weight, rank)
     return (y if bias is None else y + _along_channels(bias, rank)), None, None, None
+
+
+@aten("_batch_norm_with_update")
+def _batch_norm_in_training(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+) -> Any:
+    return _batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
 
 
 @aten("_native_batch_norm_legit_no_training", "_batch_norm_no_update")

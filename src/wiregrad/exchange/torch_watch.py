@@ -11,6 +11,7 @@ outside of the mode.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import weakref
@@ -95,21 +96,41 @@ def describe_op(func: Any) -> OpSchema:
 
 def summarize_tensor(tensor: Any) -> TensorSummary:
     """Measure a tensor."""
-    if not tensor.numel() or tensor.is_meta:
+    plain = tensor.detach()
+    if not plain.numel() or plain.is_meta:
         return TensorSummary(0)
-    flat = tensor.detach()
-    if flat.is_complex():
-        flat = flat.abs()
-    flat = flat.reshape(-1).to(torch.float64)
-    finite = flat[torch.isfinite(flat)]
-    nans = int(torch.isnan(flat).sum())
-    zeros = int((flat == 0).sum())
-    counts = TensorSummary(flat.numel(), zeros, nans, flat.numel() - nans - finite.numel())
-    if not finite.numel():
-        return counts
-    low, high = torch.aminmax(finite)
-    rms = float(torch.linalg.vector_norm(finite)) / finite.numel() ** 0.5
-    return TensorSummary(counts.size, zeros, nans, counts.infs, float(low), float(high), float(finite.mean()), rms)
+    if plain.is_complex():
+        plain = plain.abs()
+    if not plain.is_floating_point():
+        plain = plain.to(torch.float64)
+    zeros = plain.numel() - int(torch.count_nonzero(plain))
+    finite = plain
+    nans = infs = 0
+    low, high = torch.aminmax(plain)
+    # Both ends are NaN if any number is.
+    if not (torch.isfinite(low) and torch.isfinite(high)):
+        finite = plain[torch.isfinite(plain)]
+        nans = int(torch.isnan(plain).sum())
+        infs = plain.numel() - nans - finite.numel()
+        if not finite.numel():
+            return TensorSummary(plain.numel(), zeros, nans, infs)
+        low, high = torch.aminmax(finite)
+    mean, rms = measure_center(finite)
+    return TensorSummary(plain.numel(), zeros, nans, infs, float(low), float(high), mean, rms)
+
+
+def measure_center(tensor: Any) -> tuple[float, float]:
+    """Return the mean and the root mean square of finite numbers."""
+    dtype = torch.promote_types(tensor.dtype, torch.float32)
+    mean = float(tensor.mean(dtype=dtype))
+    rms = float(torch.linalg.vector_norm(tensor, dtype=dtype)) / tensor.numel() ** 0.5
+    if math.isfinite(mean) and math.isfinite(rms):
+        return mean, rms
+    # Sums of squares overflow long before the numbers do.
+    largest = float(tensor.abs().max())
+    scaled = tensor.to(torch.float64) / largest
+    rms = float(torch.linalg.vector_norm(scaled)) / tensor.numel() ** 0.5
+    return largest * float(scaled.mean()), largest * rms
 
 
 def read_tensor(tensor: Any) -> NDArray[Any]:
@@ -126,6 +147,12 @@ def read_tensor(tensor: Any) -> NDArray[Any]:
 def count_users(storage: Any) -> int:
     """Return how many tensors use a storage."""
     return int(torch._C._storage_Use_Count(storage._cdata)) - 1
+
+
+def move_to_storage(tensor: Any, storage: Any) -> Any:
+    """Return a tensor like another one, in a storage of the same layout."""
+    place = tensor.storage_offset(), tensor.shape, tensor.stride()
+    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage, *place)
 
 
 class StorageEntry:
@@ -151,7 +178,7 @@ class ValueStore:
         self._entries: dict[int, StorageEntry] = {}
         """What is known of each storage, by its address."""
         self._count = 0
-        self._is_closed = False
+        self.is_closed = False
 
     def find_entry(self, tensor: Any) -> StorageEntry | None:
         """Return what is known of a tensor's storage; None for tensors without one, such as sparse tensors."""
@@ -179,7 +206,7 @@ class ValueStore:
             return held
         self._charge(held, size)
         held.value = tensor.detach()
-        if self._is_closed:
+        if self.is_closed:
             self.copy_value(held)
         else:
             entry.holders.append(held)
@@ -192,15 +219,29 @@ class ValueStore:
     def begin_write(self, tensors: Iterable[Any]) -> None:
         """Copy the held values of storages that are about to be written."""
         for entry in filter(None, map(self.find_entry, tensors)):
-            for held in entry.holders:
-                self.copy_value(held)
-            entry.holders.clear()
+            self._copy_holders(entry)
+
+    def _copy_holders(self, entry: StorageEntry) -> None:
+        """Copy the held values of a storage: the storage once, or each value if that is less."""
+        holders = [held for held in entry.holders if held.value is not None]
+        entry.holders.clear()
+        if len(holders) > 1:
+            storage = holders[0].value.untyped_storage()
+            size = storage.nbytes()
+            if self.bytes + size <= self.limit and size <= sum(held.value.nbytes for held in holders):
+                self._charge(holders[0], size)
+                copied = storage.clone()
+                for held in holders:
+                    held.value = move_to_storage(held.value, copied)
+                return
+        for held in holders:
+            self.copy_value(held)
 
     def copy_value(self, held: HeldValue) -> None:
         """Replace a held value by a copy of its own, or by its summary if there is no room."""
         if held.value is None:
             return
-        size = held.value.numel() * held.value.element_size()
+        size = held.value.nbytes
         if self.bytes + size > self.limit:
             held.summary = summarize_tensor(held.value)
             held.value = None
@@ -210,13 +251,11 @@ class ValueStore:
 
     def close(self) -> None:
         """Copy what the program can still change, because nothing is seen from now on."""
-        self._is_closed = True
+        self.is_closed = True
         for entry in self._entries.values():
             own = [held for held in entry.holders if held.value is not None]
             if own and count_users(own[0].value.untyped_storage()) > len(own):
-                for held in own:
-                    self.copy_value(held)
-                entry.holders.clear()
+                self._copy_holders(entry)
 
     def end_write(self, tensors: Iterable[Any], writer: tuple[ObservedRun, int] | None) -> None:
         """Count a new version of storages that were written."""
@@ -658,6 +697,7 @@ class TorchWatch:
         self._cleanups: list[Callable[[], object]] = []
 
     def __enter__(self) -> Self:
+        self._store.is_closed = False
         self._begin_step()
         self._name_parameters()
         self._cleanups = [

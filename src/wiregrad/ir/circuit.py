@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from wiregrad.dtypes import PythonNumber, WireType, WireValue, to_python_number
 from wiregrad.errors import UnknownNameError, short_repr, suggest_name
 from wiregrad.ir.columns import (
     Certificate,
+    CircuitColumns,
     IndexedGraph,
     Place,
     automatic_name,
@@ -479,3 +480,8 @@ def _write_splitter(circuit: IndexedGraph, node: int) -> str:
         number += 1
         node = circuit.sources_of(node)[0]
     return f"{_write(circuit, node, 1)} (split{f' {number}' if number > 1 else ''})"
+
+
+CIRCUIT_MAKERS: list[Callable[[CircuitColumns, dict[str, Any]], CircuitGraph]] = []
+"""Makes the circuit that users get of one that was taken from another framework, given the values of its inputs there;
+added by the layer of the public classes."""

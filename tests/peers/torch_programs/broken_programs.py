@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -491,6 +492,19 @@ def column_minus_row() -> Any:
     def loss() -> torch.Tensor:
         error = model(x) - y  # broken
         return (error**2).mean()
+
+    return watch_step(model, loss)
+
+
+@broken(ask_flow("broadcast"), "mse_loss", words=("all pairs",))
+def loss_of_a_column_and_a_row() -> Any:
+    model = nn.Linear(3, 1)
+    x = torch.randn(8, 3)
+    y = torch.randn(8)
+
+    def loss() -> torch.Tensor:
+        with warnings.catch_warnings(action="ignore"):
+            return functional.mse_loss(model(x), y)  # broken
 
     return watch_step(model, loss)
 
