@@ -1248,11 +1248,13 @@ def _mkldnn_lstm(
     if mode != 2:
         raise refuse_setting("mkldnn_rnn_layer", f"mode={mode}")
     drive = fn.linear(input, weight0, weight2)
+    drive = drive if weight3 is None else drive + weight3
+    recur = fn.transpose(weight1)
     hidden, cell = hx_, cx_
     outputs = []
     steps = range(shape_of(input)[0])
     for step in reversed(steps) if reverse else steps:
-        gates = fn.getitem(drive, step) + fn.linear(hidden, weight1, weight3)
+        gates = fn.getitem(drive, step) + fn.matmul(hidden, recur)
         let_in, forget, new, let_out = fn.split(gates, 4, axis=-1)
         cell = TABLE["sigmoid"](forget) * cell + TABLE["sigmoid"](let_in) * TABLE["tanh"](new)
         hidden = TABLE["sigmoid"](let_out) * TABLE["tanh"](cell)
