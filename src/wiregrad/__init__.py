@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         vjp,
         vmap,
     )
-    from wiregrad.exchange import from_torch, watch
+    from wiregrad.exchange import from_jax, from_onnx, from_torch, watch
     from wiregrad.learn.quiz import Quiz
 else:
     _values = load_module_lazily("wiregrad.api.values")
@@ -92,6 +92,8 @@ __all__ = [
     "elementwise_grad",
     "explain",
     "fixed_point",
+    "from_jax",
+    "from_onnx",
     "from_torch",
     "grad",
     "group",
@@ -163,7 +165,7 @@ if not TYPE_CHECKING:
             **dict.fromkeys(("anomaly", "blame", "check_grads", "explain", "record"), "wiregrad.api.diagnostics"),
             "compile": "wiregrad.api.compiled_function",
             "Quiz": "wiregrad.learn.quiz",
-            **dict.fromkeys(("from_torch", "watch"), "wiregrad.exchange"),
+            **dict.fromkeys(("from_jax", "from_onnx", "from_torch", "watch"), "wiregrad.exchange"),
             "train": "wiregrad.training",
             "nn": "wiregrad.nn",
             "optim": "wiregrad.optim",

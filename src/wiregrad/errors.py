@@ -22,7 +22,7 @@ _PACKAGE_FOLDER = dirname(__file__) + "/"
 _NUMPY_FOLDER = dirname(np.__file__) + "/"
 _STDLIB_FOLDER = dirname(warnings.__file__) + "/"
 _SCIPY_FOLDER = "-packages/scipy/"
-_NOTEBOOK_FOLDERS = ("-packages/IPython/", "-packages/ipykernel/")
+_FRAMEWORK_FOLDERS = ("-packages/IPython/", "-packages/ipykernel/", "-packages/jax/", "-packages/torch/")
 """Part of the path of SciPy's files; SciPy itself is optional, so it is not imported to find them."""
 
 MAX_COMPARED_NAMES = 10_000
@@ -290,11 +290,11 @@ def find_user_frame() -> FrameType | None:
 
 @lru_cache(4096)
 def is_library_file(file: str) -> bool:
-    """Return whether a file belongs to wiregrad, NumPy, SciPy, IPython or the standard library, not to the user."""
+    """Return whether a file belongs to wiregrad, NumPy, a library beside it or Python itself, not to the user."""
     in_stdlib = file.startswith(_STDLIB_FOLDER) and "-packages" not in file
     in_packages = file.startswith((_PACKAGE_FOLDER, _NUMPY_FOLDER, "<wiregrad", "<frozen"))
-    in_notebook = any(folder in file.replace("\\", "/") for folder in _NOTEBOOK_FOLDERS)
-    return in_stdlib or in_packages or in_notebook or is_scipy_file(file)
+    in_framework = any(folder in file.replace("\\", "/") for folder in _FRAMEWORK_FOLDERS)
+    return in_stdlib or in_packages or in_framework or is_scipy_file(file)
 
 
 @lru_cache(4096)

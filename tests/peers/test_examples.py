@@ -1,4 +1,4 @@
-"""Examples that need another framework run: those of modules, and those of the pages on PyTorch."""
+"""Examples that need another framework run: those of modules, and those of the pages on other frameworks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def test_examples_of_modules_run(module: str) -> None:
     assert doctest.testmod(importlib.import_module(module)).failed == 0
 
 
-@pytest.mark.parametrize(("page", "least"), [("watch.md", 4), ("torch-import.md", 3)])
+@pytest.mark.parametrize(("page", "least"), [("watch.md", 4), ("torch-import.md", 3), ("exchange.md", 5)])
 def test_the_blocks_of_a_page_print_what_it_says(
-    page: str, least: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    page: str, least: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A block of Python is followed by what it prints; blocks share their names, as on the page."""
+    monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     names: dict[str, object] = {"__name__": "page"}
     blocks = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", text, re.DOTALL)

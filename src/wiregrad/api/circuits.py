@@ -5,7 +5,7 @@ This is the one place that joins a front end, passes, a backend and the question
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wiregrad import files
     from wiregrad.backends import compiled
     from wiregrad.backends.compiled import Compiled
+    from wiregrad.exchange import framework_export, onnx_files
     from wiregrad.explorer import html_page, local_server, page_data, widget
     from wiregrad.frontends.recording.value import Value
     from wiregrad.inspect.blame import Blame
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
         ascii: bool
 else:
     compiled = load_module_lazily("wiregrad.backends.compiled")
+    framework_export = load_module_lazily("wiregrad.exchange.framework_export")
+    onnx_files = load_module_lazily("wiregrad.exchange.onnx_files")
     html_page = load_module_lazily("wiregrad.explorer.html_page")
     local_server = load_module_lazily("wiregrad.explorer.local_server")
     page_data = load_module_lazily("wiregrad.explorer.page_data")
@@ -465,6 +468,30 @@ class Circuit(ir.CircuitGraph, Drawable):
         True
         """
         return codegen.write_listing(self if check else self.unchecked(), "cuda", function, name, real=real)
+
+    def to_jax(self, dtype: str | None = None, *, check: bool = True) -> Callable[..., Any]:
+        """Return the circuit as a function of JAX arrays, for `jax.jit`, `jax.vmap`, `jax.grad` and sharding.
+
+        Inputs are given in the order of `inputs` or by name. It is differentiated by JAX's rules, not by wiregrad's.
+        JAX needs `jax_enable_x64` for float64; with `dtype="float32"` the circuit is computed in 32 bits. Where the
+        function of a traced circuit would take another branch, results are NaN, unless `check=False`.
+        """
+        return framework_export.to_jax(self, dtype, check=check)
+
+    def to_torch(self, dtype: str | None = None, *, check: bool = True) -> Callable[..., Any]:
+        """Return the circuit as a function of PyTorch tensors, for autograd, `torch.func` and `torch.compile`.
+
+        Inputs, `dtype` and `check` are as in `to_jax`; it is differentiated by PyTorch's rules.
+        """
+        return framework_export.to_torch(self, dtype, check=check)
+
+    def to_onnx(self, path: str | PathLike[str], *, gradient: bool = False, check: bool = True) -> None:
+        """Write the circuit to an ONNX file; with `gradient`, the file also computes the gradient by every input.
+
+        The gradient is wiregrad's: its rules become nodes of the file, as outputs `grad_` and the input's name. Where
+        the function of a traced circuit would take another branch, results are NaN, unless `check=False`.
+        """
+        onnx_files.to_onnx(self, path, gradient=gradient, check=check)
 
     def receipt(self, points: int | Sequence[Mapping[str, Any]] = 24, *, seed: int = 0) -> Receipt:
         """Run the generated code in every language available here; report how far it is from the interpreter, by op.

@@ -2,21 +2,26 @@
 
 Start with `observed_run`: the ops of a framework's run with the framework's own values and gradients, and what can be
 asked of them. `torch_watch` records one from PyTorch, and `torch_import` makes a circuit of it, by the map of ops in
-`torch_ops`. A framework is imported when it is first needed; without it,
-the error says how to install it.
+`torch_ops`. `jax_import` makes circuits of JAX functions. `framework_export` gives circuits to JAX and PyTorch, and
+`onnx_files` writes and reads ONNX. A framework is imported when it is first needed; without it, the error says how to
+install it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from wiregrad.ir.circuit import CIRCUIT_MAKERS
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
-    from wiregrad.exchange import torch_import
+    from wiregrad.exchange import jax_import, onnx_files, torch_import
 else:
+    jax_import = load_module_lazily("wiregrad.exchange.jax_import")
+    onnx_files = load_module_lazily("wiregrad.exchange.onnx_files")
     torch_import = load_module_lazily("wiregrad.exchange.torch_import")
 
-__all__ = ["from_torch", "watch"]
+__all__ = ["from_jax", "from_onnx", "from_torch", "watch"]
 
 DEFAULT_HELD_BYTES = 1 << 30
 """How many bytes of values a watch holds if the user does not say."""
@@ -54,3 +59,36 @@ def from_torch(function: Callable[..., Any], /, *args: object, opaque: bool = Fa
     [0.0, 0.25]
     """
     return torch_import.make_circuit(*torch_import.import_function(function, args, kwargs, opaque=opaque))
+
+
+def from_jax(function: Callable[..., Any], /, *args: object, max_steps: int = 1000) -> Any:
+    """Return the circuit of a JAX function at a point, an `ImportedCircuit`: real and complex arguments are its inputs.
+
+    Nodes have the lines of your files. `scan` and `while` are unrolled, up to `max_steps` steps; of a `cond` the branch
+    of these arguments is taken, and the circuit raises `BranchError` where another one would be. Functions with a rule
+    of their own (`custom_vjp`, `custom_jvp`) are nodes that call JAX; all other gradients follow wiregrad's rules.
+
+    >>> from_jax(lambda x: x * x, 3.0).run().grads
+    {'x': 6.0}
+    """
+    circuit, point = jax_import.import_function(function, *args, max_steps=max_steps)
+    return CIRCUIT_MAKERS[0](circuit.columns, point)
+
+
+def from_onnx(
+    path: str | PathLike[str], *, shapes: Mapping[str, Sequence[int]] | None = None, weights: bool = True
+) -> Any:
+    """Read a circuit from an ONNX file, an `ImportedCircuit`; files from untrusted sources are safe to read.
+
+    Float arrays in the file are inputs that keep their values, unless `weights=False` makes them constants. Inputs
+    whose shape the file leaves open get it from `shapes`, by name.
+
+    >>> import tempfile
+    >>> import wiregrad as wg
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     wg.circuit("y = x * x").to_onnx(f"{folder}/square.onnx")
+    ...     print(from_onnx(f"{folder}/square.onnx").run(x=3.0).grads)
+    {'x': 6.0}
+    """
+    circuit, point = onnx_files.read_onnx(path, shapes=shapes, weights=weights)
+    return CIRCUIT_MAKERS[0](circuit.columns, point)

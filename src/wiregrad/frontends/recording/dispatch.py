@@ -37,7 +37,7 @@ from wiregrad.errors import (
     find_user_frame,
     format_user_line,
 )
-from wiregrad.frontends.recording.arguments import ensure_owned, flatten, suggest_cast, tree_map, unflatten
+from wiregrad.frontends.recording.arguments import as_literal, ensure_owned, flatten, suggest_cast, tree_map, unflatten
 from wiregrad.frontends.recording.filled_value import (
     IN_PLACE_FUNCTIONS,
     LIKE_MAKERS,
@@ -521,14 +521,20 @@ def install_methods() -> None:
         "__array_function__": apply_function,
         "__getitem__": index_value,
         "__setitem__": assign_by_index,
-        "__matmul__": _make_checked_method(product, "matmul"),
-        "__rmatmul__": _make_checked_method(lambda b, a: product(a, b), "matmul"),
+        "__matmul__": _make_checked_method(lambda a, b: product(a, _refuse_foreign(b)), "matmul"),
+        "__rmatmul__": _make_checked_method(lambda b, a: product(_refuse_foreign(a), b), "matmul"),
     }
     for name, method in protocols.items():
         setattr(Value, name, method)
     install_updates()
     FilledValue.__getitem__ = index_filled  # type: ignore[method-assign, assignment]
     FilledValue.__array_function__ = apply_function_to_filled  # type: ignore[method-assign, assignment]
+
+
+def _refuse_foreign(operand: Any) -> Any:
+    """Return an operand of `@`; arrays of other libraries are refused, as every other operator does."""
+    is_own = isinstance(operand, np.ndarray | np.generic | Value) or not hasattr(operand, "__array__")
+    return operand if is_own else as_literal(operand, TABLE["matmul"])
 
 
 def _make_operator(op: Op, *, reflected: bool = False) -> Callable[[Value, Any], Any]:

@@ -220,6 +220,18 @@ class ForeignName:
         self.__get__(value, type(value))
 
 
+class JaxProtocol:
+    """What JAX looks for on every argument that it does not know: a value refuses already then."""
+
+    def __get__(self, value: object, owner: type) -> JaxProtocol:
+        if value is None:
+            return self
+        raise NoRuleError(
+            "a function of JAX cannot take a wg.Value: write it with NumPy's functions, or import the whole function "
+            f"with wg.from_jax{format_user_line()}"
+        )
+
+
 class ForeignNames:
     """The names of other libraries that values do not have, for the sake of their error messages."""
 
@@ -232,7 +244,10 @@ class ForeignNames:
     def __torch_function__(cls, function: Any, types: object, args: object = (), kwargs: object = None) -> Never:
         """Raise because a function of PyTorch was given a value; PyTorch calls this."""
         name = function.__name__
-        raise NoRuleError(f"torch's {name} cannot take a wg.Value: {describe_torch_function(name)}")
+        hint = describe_torch_function(name)
+        raise NoRuleError(f"torch's {name} cannot take a wg.Value: {hint}{format_user_line()}")
+
+    __jax_array__ = JaxProtocol()
 
 
 for _name, _hint in VALUE_HINTS.items():

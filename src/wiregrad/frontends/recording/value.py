@@ -336,6 +336,23 @@ class Value(ValueMethods, ForeignNames):
             advice = advise_on_store() or advise_on_conversion()
             raise EscapeError(f"{_ESCAPE_MESSAGE.format('an array')}; {advice}{format_user_line()}")
 
+        def __dlpack__(self, **options: Any) -> Any:
+            return self._share_memory().__dlpack__(**options)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return np.asarray(self._data).__dlpack_device__()
+
+        def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+            # NumPy's functions record values, so NumPy itself is the namespace.
+            return np.empty(0).__array_namespace__(api_version=api_version)
+
+    def _share_memory(self) -> Any:
+        """Return a copy of the array of a constant, for another library; raise for a value with a gradient."""
+        if not is_constant(self):
+            raise EscapeError(f"{_ESCAPE_MESSAGE.format('an array of another library')}{format_user_line()}")
+        _note_escape(self, self._data)
+        return np.array(self._data)
+
     def __float__(self) -> float:
         if is_constant(self):
             _note_escape(self, self._data)
@@ -380,7 +397,10 @@ class Value(ValueMethods, ForeignNames):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise OperandError(f"a number has no length{format_user_line()}")
+            raise OperandError(
+                "a number has no length; a function of another library that asks for it can take v.data, which stops "
+                f"the gradient{format_user_line()}"
+            )
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Value]:
