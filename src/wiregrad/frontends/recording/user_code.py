@@ -218,6 +218,7 @@ class IdentityScan:
 def _reach_functions(things: Iterable[Any], names: frozenset[str]) -> Iterator[FunctionType]:
     """Return the Python functions among some objects, and those reachable from them by one of the names."""
     queue = list(things)
+    kinds = set[type]()
     for thing in queue:
         if isinstance(thing, dict | list | tuple | set | frozenset):
             # Containers are searched level by level; a large one holds data, not functions.
@@ -234,7 +235,10 @@ def _reach_functions(things: Iterable[Any], names: frozenset[str]) -> Iterator[F
             attributes = (vars(thing).get(name) for name in names)
             yield from (function for function in attributes if isinstance(function, FunctionType))
         else:
-            yield from _reach_methods(thing if isinstance(thing, type) else type(thing), names)
+            kind = thing if isinstance(thing, type) else type(thing)
+            if kind not in kinds:
+                kinds.add(kind)
+                yield from _reach_methods(kind, names)
 
 
 def _reach_methods(kind: type, names: frozenset[str]) -> Iterator[FunctionType]:
@@ -282,7 +286,7 @@ def find_questions(code: CodeType) -> IdentityQuestions:
     return IdentityQuestions(asks, frozenset(compared), names, inner)
 
 
-def _may_be_condition(before: dis.Instruction, last: dis.Instruction) -> bool:
+def _may_be_condition(before: CodeStep, last: CodeStep) -> bool:
     """Return whether the last two instructions before an `is` may load a condition, as far as one can tell."""
     if last.opname == "LOAD_CONST":
         return isinstance(last.argval, bool)
@@ -377,18 +381,87 @@ def is_update_of_part(frame: FrameType) -> bool:
     return is_in_place(frame) and at + 1 < len(steps) and steps[at + 1].opname == "SWAP"
 
 
-def _find_position(steps: list[dis.Instruction], offset: int) -> int:
+def _find_position(steps: list[CodeStep], offset: int) -> int:
     """Return the position of the instruction at an offset, which may be that of its inline cache."""
     return bisect_right(steps, offset, key=lambda step: step.offset) - 1
 
 
+class CodeStep(NamedTuple):
+    """An instruction, with the fields that `dis.Instruction` has."""
+
+    offset: int
+    opcode: int
+    opname: str
+    arg: int
+    argval: Any
+    argrepr: str
+
+
+JUMP_OPCODES = frozenset([*dis.hasjrel, *dis.hasjabs])
+
+
 @cache_by_code
-def list_instructions(code: CodeType) -> list[dis.Instruction]:
-    """Return the instructions of a function."""
-    return [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+def list_instructions(code: CodeType) -> list[CodeStep]:
+    """Return the instructions of a function, in a third of the time of `dis.get_instructions`.
+
+    >>> [step.opname for step in list_instructions((lambda x: -x).__code__)][-3:]
+    ['LOAD_FAST', 'UNARY_NEGATIVE', 'RETURN_VALUE']
+    """
+    rows = _split_bytecode(code.co_code)
+    kinds = {(opcode, arg): end - offset for offset, end, opcode, arg in rows if opcode not in JUMP_OPCODES}
+    operands = _read_operands(code, kinds)
+    steps: list[CodeStep] = []
+    for offset, end, opcode, arg in rows:
+        operand = operands.get((opcode, arg))
+        if operand is None:
+            name = dis.opname[opcode]
+            # Jumps count from the next instruction.
+            target = end + (-2 * arg if "BACKWARD" in name else 2 * arg)
+            operand = name, target, f"to {target}"
+        steps.append(CodeStep(offset, opcode, operand[0], arg, operand[1], operand[2]))
+    return steps
 
 
-def _find_container(steps: list[dis.Instruction], at: int, frame: FrameType) -> object:
+def _split_bytecode(text: bytes) -> list[tuple[int, int, int, int]]:
+    """Return the offset, the end, the opcode and the argument of each instruction; caches are part of it."""
+    rows: list[tuple[int, int, int, int]] = []
+    end = len(text)
+    for offset in range(end - 2, -1, -2):
+        if text[offset] != CACHE:
+            rows.append((offset, end, text[offset], text[offset + 1]))
+            end = offset
+    rows.reverse()
+    if dis.EXTENDED_ARG not in text[::2]:
+        return rows
+    prefix = 0
+    for k, (offset, end, opcode, arg) in enumerate(rows):
+        rows[k] = (offset, end, opcode, prefix | arg)
+        prefix = (prefix | arg) << 8 if opcode == dis.EXTENDED_ARG else 0
+    return rows
+
+
+def _read_operands(code: CodeType, kinds: dict[tuple[int, int], int]) -> dict[tuple[int, int], tuple[str, Any, str]]:
+    """Return the names and arguments of instructions, each of which may occur many times; `kinds` has their lengths."""
+    operands: dict[tuple[int, int], tuple[str, Any, str]] = {}
+    text = bytearray()
+    ordered: list[tuple[int, int]] = []
+    for (opcode, arg), length in kinds.items():
+        if opcode == dis.EXTENDED_ARG:
+            operands[opcode, arg] = "EXTENDED_ARG", arg, ""
+            continue
+        ordered.append((opcode, arg))
+        for shift in (24, 16, 8):
+            if arg >> shift:
+                text += bytes([dis.EXTENDED_ARG, arg >> shift & 255])
+        text += bytes([opcode, arg & 255]) + bytes(length - 2)
+    steps = dis.get_instructions(code.replace(co_code=bytes(text), co_exceptiontable=b""))
+    named = [step for step in steps if step.opcode not in (CACHE, dis.EXTENDED_ARG)]
+    for kind, step in zip(ordered, named, strict=True):
+        operands[kind] = step.opname, step.argval, step.argrepr
+    return operands
+
+
+def _find_container(steps: list[CodeStep], at: int, frame: FrameType) -> object:
     """Return the container of a subscript; `UNKNOWN_CONTAINER` unless it is a variable, constant or display."""
     pushed = 0
     start = at
@@ -990,7 +1063,7 @@ def find_loops(code: CodeType) -> tuple[LoopSpan, ...]:
     return tuple(span for span in spans if span not in inlined)
 
 
-def _read_targets(steps: list[dis.Instruction]) -> tuple[str, ...]:
+def _read_targets(steps: list[CodeStep]) -> tuple[str, ...]:
     """Return the variables that a loop assigns first: one, or those that an element is unpacked into."""
     count = 1
     targets = []

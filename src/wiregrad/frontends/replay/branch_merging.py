@@ -54,6 +54,7 @@ from wiregrad.frontends.replay.branch_syntax import (
     ReturnStep,
     plan_function,
 )
+from wiregrad.ir import TABLE
 from wiregrad.ops.functions import FUNCTIONS_BY_NUMPY
 
 MAX_ARM_STEPS = 20_000
@@ -338,7 +339,7 @@ class BranchMerger:
                 raise CannotMergeError
             self._has_mixed = True
             in_python = False
-        chosen = np.where(condition, one, two)
+        chosen = TABLE["where"](condition, one, two)
         return as_python_number(chosen) if in_python else chosen
 
     def _evaluate(self, fragment: Fragment, variables: Variables, outside: Mapping[str, Any]) -> Any:
@@ -346,13 +347,19 @@ class BranchMerger:
         values = [self._read(name, variables) for name in fragment.names]
         if not fragment.is_plain:
             self._give_up()
+        if fragment.outer_names or fragment.chains or not all([type(value) in SCALAR_TYPES for value in values]):
+            self._check_things(fragment, values, outside)
+        helpers = self._helpers if fragment.takes_helpers else ()
+        return FunctionType(fragment.code, outside)(*values, *helpers)  # type: ignore[arg-type]
+
+    def _check_things(self, fragment: Fragment, values: list[Any], outside: Mapping[str, Any]) -> None:
+        """Give up if an expression reads anything that may run code."""
         things = _list_things(fragment, dict(zip(fragment.names, values, strict=True)), outside)
         if things is None or not all(self._is_plain(thing) for thing in things):
             self._give_up()
         if self._has_mixed and any(type(thing) in CONTAINER_TYPES for thing in things):
             # A NumPy number times a list is an array; a Python float times a list is an error.
             self._note_difference()
-        return FunctionType(fragment.code, outside)(*values, *self._helpers)  # type: ignore[arg-type]
 
     def _is_plain(self, thing: Any) -> bool:
         """Return whether reading, calling or computing with something changes nothing; calls are checked apart."""
@@ -390,7 +397,7 @@ class BranchMerger:
 
     def _run_anchored(self, task: Callable[[], Any], anchor: Fragment, outside: Mapping[str, Any]) -> Any:
         """Run a task so that what it records is placed on the line of an anchor."""
-        return FunctionType(anchor.code, outside)(task, *self._helpers)  # type: ignore[arg-type]
+        return FunctionType(anchor.code, outside)(task)  # type: ignore[arg-type]
 
     def choose(self, condition: Any, body: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
         """Return what `body() if condition else orelse()` is."""

@@ -261,7 +261,7 @@ def certify(
     ([9.0], [True])
     """
     run = _run_certified(f, f, args, kwargs, keep=keep, max_rows=max_rows)
-    merging = make_merging_function(f) if merge and run.checks else None
+    merging = make_merging_function(f) if merge and run.has_certificates else None
     if merging is None:
         return run.write_recording()
     try:
@@ -293,7 +293,6 @@ class _CertifiedRun:
     args: Sequence[Any]
     kwargs: dict[str, Any]
     traced: TracedFunction
-    checks: list[Certificate]
     results: list[Any]
     """The leaves of the result, as plain numbers and arrays."""
     is_kept: bool
@@ -303,12 +302,17 @@ class _CertifiedRun:
         """Why the recording must not be replayed; None if it may be."""
         return self.traced.guard.leak or ("it registers a hook on a value" if self.traced.tape.hooks else None)
 
+    @property
+    def has_certificates(self) -> bool:
+        """Whether Python was steered by a recorded number, perhaps by one that depends on no input."""
+        return self.is_kept and bool(self.traced.guard.certificates)
+
     def write_recording(self) -> CertifiedRecording:
         """Return the recording with its circuit."""
         traced = self.traced
         tape = traced.tape
         moving = tuple(k for k, result in enumerate(traced.results) if _is_output(result, tape))
-        checks = self.checks
+        checks = _needed_checks(traced) if self.is_kept else []
         values = [wrap_node(tape, check.node, tape.value_at(check.node)) for check in checks]
         circuit = None
         if self.is_kept and (moving or checks):
@@ -349,14 +353,13 @@ def _run_certified(
     _check_tree(traced.tree)
     for result in traced.results:
         _is_output(result, traced.tape)
-    checks = _needed_checks(traced) if keep else []
     guard = traced.guard
     if guard.late_identity_test is not None:
         raise NotReplayableError(guard.late_identity_test)
     if traced.tape.leaves or guard.refusal:
         raise NotReplayableError(guard.refusal or OUTSIDE_VALUE_REASON)
     results = [_plain_leaf(result) for result in traced.results]
-    return _CertifiedRun(f, args, kwargs, traced, checks, results, keep)
+    return _CertifiedRun(f, args, kwargs, traced, results, keep)
 
 
 def run_eagerly(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
