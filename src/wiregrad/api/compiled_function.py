@@ -1042,11 +1042,28 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         is_first = not cache.outside_state.prints and key not in cache.long_calls
         with pause_collection() if is_first else nullcontext():
             recording = self._try_recording(args, kwargs, cache, MAX_FIRST_ROWS if is_first else None)
+            if isinstance(recording, CertifiedRecording):
+                answer = self._answer_by_recording(recording, args, kwargs, f, query, key, call, cache, walk)
+                self._budget.spent += time.thread_time() - began
+                return answer
         if isinstance(recording, LongTraceError):
             cache.long_calls.add(key)
             return self._answer_long_call(args, kwargs, f, query, key, call, cache, walk)
-        if not isinstance(recording, CertifiedRecording):
-            return self._call_after_failure(recording, f, args, kwargs)
+        return self._call_after_failure(recording, f, args, kwargs)
+
+    def _answer_by_recording(
+        self,
+        recording: CertifiedRecording,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        f: Callable[..., Any],
+        query: Query,
+        key: Any,
+        call: CallSignature,
+        cache: VariantCache,
+        walk: FailedWalk,
+    ) -> Any:
+        """Compile a recording, keep it, and answer the call that was recorded."""
         with self._lock:
             self._records += 1
         asks_gradient = f is self._differentiated and returns_real(recording)
@@ -1067,7 +1084,6 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             # A change means that another thread has interfered, so the recording is not kept.
             self._keep_variant(cache, key, variant, walk, args, kwargs)
         answer = query(variant, call.inputs)
-        self._budget.spent += time.thread_time() - began
         return f(*args, **kwargs) if type(answer) is Flip else answer
 
     def _answer_long_call(

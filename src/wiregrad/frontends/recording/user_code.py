@@ -189,8 +189,9 @@ class IdentityScan:
         return self.asks
 
     def trust_codes(self, codes: Iterable[CodeType]) -> None:
-        """Note code that is known to test no identities, and to call nothing that does."""
+        """Note code that is known to test no identities, and to call nothing that does; it may record conditions."""
         self._trusted.update(codes)
+        self._has_conditions = True
 
     def _search_frame(self, frame: FrameType) -> None:
         """Search the function of a frame and the functions it can call."""
@@ -411,6 +412,7 @@ def list_instructions(code: CodeType) -> list[CodeStep]:
     kinds = {(opcode, arg): end - offset for offset, end, opcode, arg in rows if opcode not in JUMP_OPCODES}
     operands = _read_operands(code, kinds)
     steps: list[CodeStep] = []
+    new_step: Any = tuple.__new__
     for offset, end, opcode, arg in rows:
         operand = operands.get((opcode, arg))
         if operand is None:
@@ -418,7 +420,7 @@ def list_instructions(code: CodeType) -> list[CodeStep]:
             # Jumps count from the next instruction.
             target = end + (-2 * arg if "BACKWARD" in name else 2 * arg)
             operand = name, target, f"to {target}"
-        steps.append(CodeStep(offset, opcode, operand[0], arg, operand[1], operand[2]))
+        steps.append(new_step(CodeStep, (offset, opcode, operand[0], arg, operand[1], operand[2])))
     return steps
 
 

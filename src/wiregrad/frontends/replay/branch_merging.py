@@ -39,6 +39,7 @@ from wiregrad.frontends.recording.value import (
     as_python_number,
     is_python_number,
 )
+from wiregrad.frontends.recording.user_code import list_instructions
 from wiregrad.frontends.replay.branch_syntax import (
     FALLS,
     INDIFFERENT_BUILTINS,
@@ -88,6 +89,7 @@ UPDATE_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "LShift": operator.ilshift,
     "RShift": operator.irshift,
 }
+ORDER_SIGNS = ("<", "<=", ">", ">=")
 DISPATCHER_TYPE = type(np.sum)
 MISSING = object()
 
@@ -137,6 +139,20 @@ def make_merging_function(f: Callable[..., Any]) -> Callable[..., Any] | None:
 
     merged.__name__ = function.__name__
     return merged
+
+
+def compares_numbers(f: Callable[..., Any]) -> bool:
+    """Return whether a function orders numbers and jumps, so that it probably has branches that depend on arguments.
+
+    >>> compares_numbers(lambda x: x if x > 0.0 else -x), compares_numbers(lambda x, name: x if name == "x" else -x)
+    (True, False)
+    """
+    function = f.__func__ if isinstance(f, MethodType) else f
+    if not isinstance(function, FunctionType):
+        return False
+    steps = list_instructions(function.__code__)
+    compared = [step.opname == "COMPARE_OP" and step.argval in ORDER_SIGNS for step in steps]
+    return any(compared) and any(step.opname.startswith("POP_JUMP_") for step in steps)
 
 
 class BranchMerger:
@@ -478,9 +494,12 @@ class BranchMerger:
 
 def _trust_plan(plan: FunctionPlan) -> None:
     """Note that the fragments of a function test no identities: the function has no plan if it does."""
-    guard = STATE.tape.guard if STATE.tape is not None else None
-    if guard is not None and guard.identity_scan is not None:
-        guard.identity_scan.trust_codes(plan.codes)
+    tape = STATE.tape
+    if tape is None or tape.guard is None or tape.guard.identity_scan is None:
+        return
+    tape.guard.identity_scan.trust_codes(plan.codes)
+    if tape.notes.recorded_sites is not None:
+        tape.notes.recorded_sites.columns.trust_codes(plan.codes)
 
 
 def _is_indifferent_function(function: Any) -> bool:

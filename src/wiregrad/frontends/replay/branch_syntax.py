@@ -306,7 +306,7 @@ class _PlanWriter:
 
     def _read_target(self, target: ast.expr) -> ast.expr:
         """Return a target that consists of variables; raise if it has elements or attributes."""
-        parts = _group_parts([target])
+        parts = SyntaxParts(list, {ast.Name: [target]}) if type(target) is ast.Name else _group_parts([target])
         for kind in parts:
             if kind not in TARGET_KINDS:
                 _refuse(target)
@@ -485,8 +485,10 @@ def _are_indifferent(parts: SyntaxParts, local_names: frozenset[str]) -> bool:
 
 def _is_container(part: ast.expr) -> bool:
     """Return whether an expression is a list or the like, which NumPy numbers turn into arrays."""
-    is_range = isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "range"
-    return is_range or isinstance(part, ast.List | ast.Tuple | ast.ListComp)
+    kind = type(part)
+    if kind is ast.Call and isinstance(part, ast.Call):
+        return isinstance(part.func, ast.Name) and part.func.id == "range"
+    return kind is ast.List or kind is ast.Tuple or kind is ast.ListComp
 
 
 def _tells_classes(name: str) -> bool:
@@ -497,8 +499,9 @@ def _is_indifferent_operator(part: ast.BinOp | ast.AugAssign) -> bool:
     exponent = part.right if isinstance(part, ast.BinOp) else part.value
     if _is_container(exponent) or (isinstance(part, ast.BinOp) and _is_container(part.left)):
         return False
-    is_whole_power = isinstance(exponent, ast.Constant) and type(exponent.value) is int
-    return isinstance(part.op, INDIFFERENT_OPERATORS) or (isinstance(part.op, ast.Pow) and is_whole_power)
+    if type(part.op) in INDIFFERENT_OPERATORS:
+        return True
+    return isinstance(part.op, ast.Pow) and isinstance(exponent, ast.Constant) and type(exponent.value) is int
 
 
 def _find_tests(parts: SyntaxParts) -> Iterator[int]:

@@ -76,7 +76,7 @@ def _parse_source(text: str, filename: str, flags: int) -> tuple[ast.Module, fro
     """Return the syntax tree of a file, and all code objects that it compiles to."""
     try:
         tree = ast.parse(text, filename)
-        module = compile(text, filename, "exec", flags, dont_inherit=True)
+        module = compile(tree, filename, "exec", flags, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError):
         return None
     return tree, frozenset(nested_codes(module))

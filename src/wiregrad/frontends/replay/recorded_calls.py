@@ -49,7 +49,7 @@ from wiregrad.frontends.recording.trace import (
     run_traced,
 )
 from wiregrad.frontends.recording.value import OUTSIDE_VALUE_REASON, Value, is_python_number, wrap_node
-from wiregrad.frontends.replay.branch_merging import make_merging_function
+from wiregrad.frontends.replay.branch_merging import compares_numbers, make_merging_function
 from wiregrad.ir import Certificate, CircuitGraph
 from wiregrad.ir.certificates import have_same_bits
 from wiregrad.ops.functions.registry import FilledMemory
@@ -251,27 +251,40 @@ def certify(
 ) -> CertifiedRecording:
     """Run a function once and return its recording; raises `NotReplayableError`, or what the function raises.
 
-    With `keep=False` the recording has results but no circuit. With `merge`, a function that took branches is recorded
-    again by its steps, which changes nothing: both arms of a branch are recorded if they only compute numbers. That
-    recording counts only if it gives what the function returned. With `max_rows`, `LongTraceError` is raised after
-    about that many nodes.
+    With `keep=False` the recording has results but no circuit. With `merge`, a function with branches is recorded by
+    its steps, which changes nothing: both arms of a branch are recorded if they only compute numbers. That recording
+    counts only if it gives what the function returns. Comparisons in the code tell that a function has branches;
+    otherwise it is recorded itself first. With `max_rows`, `LongTraceError` is raised after about that many nodes.
 
     >>> recording = certify(lambda x: x * x if x > 0 else -x, (3.0,), {}, merge=False)
     >>> recording.results, [check.outcome for check in recording.checks]
     ([9.0], [True])
     """
-    run = _run_certified(f, f, args, kwargs, keep=keep, max_rows=max_rows)
-    merging = make_merging_function(f) if merge and run.has_certificates else None
-    if merging is None:
-        return run.write_recording()
-    try:
-        merged = _run_certified(f, merging, args, kwargs, keep=True)
-        if merged.leak is None and _have_same_results(merged.results, run.results):
+    if keep and merge and compares_numbers(f):
+        merged = _run_merged(f, args, kwargs, max_rows)
+        if merged is not None and _have_same_results(merged.results, _list_results(*_run_on_rows(f, args, kwargs))):
             return merged.write_recording()
+        # Nothing has happened; f may have run, but then it has no effects.
+        merge = False
+    run = _run_certified(f, f, args, kwargs, keep=keep, max_rows=max_rows)
+    merged = _run_merged(f, args, kwargs, None) if merge and run.has_certificates else None
+    is_merged = merged is not None and _have_same_results(merged.results, run.results)
+    return merged.write_recording() if merged is not None and is_merged else run.write_recording()
+
+
+def _run_merged(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], max_rows: int | None
+) -> _CertifiedRun | None:
+    """Run the steps of a function, which changes nothing; None if its branches cannot be merged."""
+    merging = make_merging_function(f)
+    if merging is None:
+        return None
+    try:
+        # Both arms of the branches are recorded.
+        merged = _run_certified(f, merging, args, kwargs, keep=True, max_rows=max_rows and 2 * max_rows)
     except Exception:
-        # The branches of f cannot be merged. Nothing has happened but that f has run.
-        return run.write_recording()
-    return run.write_recording()
+        return None
+    return merged if merged.leak is None else None
 
 
 def _have_same_results(one: Sequence[Any], two: Sequence[Any]) -> bool:
@@ -368,6 +381,12 @@ def run_eagerly(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
     >>> run_eagerly(lambda x: [x * x, "text"], (3.0,), {})
     [9.0, 'text']
     """
+    results, tree = _run_on_rows(f, args, kwargs)
+    return unflatten(tree, _list_results(results, tree))
+
+
+def _run_on_rows(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], ContainerTree]:
+    """Return the leaves of what a function returns, and their structure; only rows are recorded."""
     session = RecordingSession()
     filled_before = FilledMemory.count
     with STATE.record_on(session.tape), np.errstate(all="ignore"):
@@ -377,8 +396,13 @@ def run_eagerly(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
         results, tree = flatten(settle_results(result, filled_before))
     for leaf in results:
         _is_output(leaf, session.tape)
+    return results, tree
+
+
+def _list_results(results: Sequence[Any], tree: ContainerTree) -> list[Any]:
+    """Return leaves of a result as plain numbers and arrays; raise if it cannot be replayed."""
     _check_tree(tree)
-    return unflatten(tree, [_plain_leaf(leaf) for leaf in results])
+    return [_plain_leaf(leaf) for leaf in results]
 
 
 def _lift_eagerly(session: RecordingSession, leaf: Any) -> Any:
