@@ -39,10 +39,14 @@ from wiregrad.ops.functions.registry import FUNCTIONS
 
 CodeResultT = TypeVar("CodeResultT")
 MAX_KNOWN_CODES = 4096
-"""Maximum number of functions of the user's code whose bytecode is remembered."""
+"""Maximum number of functions of the user's code of which something is remembered."""
+MAX_LISTED_CODES = 64
+"""Maximum number of functions whose instructions are remembered: many objects, which Python's collector looks at."""
 
 
-def cache_by_code(read: Callable[[CodeType], CodeResultT]) -> Callable[[CodeType], CodeResultT]:
+def cache_by_code(
+    read: Callable[[CodeType], CodeResultT], *, max_codes: int = MAX_KNOWN_CODES
+) -> Callable[[CodeType], CodeResultT]:
     """Remember what a function returns for each code object.
 
     Code objects are told apart by identity: Python hashes and compares them by their contents, which takes time in
@@ -54,7 +58,7 @@ def cache_by_code(read: Callable[[CodeType], CodeResultT]) -> Callable[[CodeType
     def look_up(code: CodeType) -> CodeResultT:
         entry = known.get(id(code))
         if entry is None:
-            if len(known) >= MAX_KNOWN_CODES:
+            if len(known) >= max_codes:
                 known.clear()
             entry = known[id(code)] = (code, read(code))
         return entry[1]
@@ -401,7 +405,7 @@ class CodeStep(NamedTuple):
 JUMP_OPCODES = frozenset([*dis.hasjrel, *dis.hasjabs])
 
 
-@cache_by_code
+@partial(cache_by_code, max_codes=MAX_LISTED_CODES)
 def list_instructions(code: CodeType) -> list[CodeStep]:
     """Return the instructions of a function, in a third of the time of `dis.get_instructions`.
 

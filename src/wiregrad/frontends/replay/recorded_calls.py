@@ -260,14 +260,14 @@ def certify(
     >>> recording.results, [check.outcome for check in recording.checks]
     ([9.0], [True])
     """
-    if keep and merge and compares_numbers(f):
-        merged = _run_merged(f, args, kwargs, max_rows)
-        if merged is not None and _have_same_results(merged.results, _list_results(*_run_on_rows(f, args, kwargs))):
-            return merged.write_recording()
-        # Nothing has happened; f may have run, but then it has no effects.
-        merge = False
+    has_branches = keep and merge and compares_numbers(f)
+    merged = _run_merged(f, args, kwargs, max_rows) if has_branches else None
+    if merged is not None and _have_same_results(merged.results, _list_results(*_run_on_rows(f, args, kwargs))):
+        return merged.write_recording()
+    # A function that was merged has no effects, so it may run once more. Ops in C may round another way.
     run = _run_certified(f, f, args, kwargs, keep=keep, max_rows=max_rows)
-    merged = _run_merged(f, args, kwargs, None) if merge and run.has_certificates else None
+    if merge and not has_branches and run.has_certificates:
+        merged = _run_merged(f, args, kwargs, None)
     is_merged = merged is not None and _have_same_results(merged.results, run.results)
     return merged.write_recording() if merged is not None and is_merged else run.write_recording()
 
