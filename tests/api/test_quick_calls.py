@@ -609,10 +609,11 @@ def test_a_gradient_that_was_changed_is_not_returned_again(change: str) -> None:
 
 
 def make_varied_function() -> Callable[..., Any]:
-    """Return a function without source whose recordings have many certificates."""
+    """Return a function whose recordings have many certificates: what handles errors is not merged."""
     lines = [f"    y = y * x + {k}.0 if x * y > {k / 4 - 1.0} else y - x" for k in range(8)]
     scope: dict[str, Any] = {}
-    exec("\n".join(["def f(x, y):", *lines, "    return y"]), scope)
+    lines += ["    try:", "        return y", "    except ValueError:", "        return x"]
+    exec("\n".join(["def f(x, y):", *lines]), scope)
     f: Callable[..., Any] = scope["f"]
     return f
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import dis
 import linecache
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.frontends.replay.branch_merging import make_merging_function
+from wiregrad.frontends.recording.user_code import list_instructions
+from wiregrad.frontends.replay import function_source
+from wiregrad.frontends.replay.outside_watches import nested_codes
 from wiregrad.frontends.replay.recorded_calls import certify
 
 POINTS = [(a, b) for a in (-2.0, -0.5, 0.0, 0.5, 2.0, float("nan"), float("inf")) for b in (-1.0, 0.0, 1.5)]
@@ -259,6 +264,84 @@ def test_a_function_that_calls_itself_comes_to_an_end() -> None:
     assert [fast(x) for x in (0.5, 1.5, 3.5, 0.25)] == [countdown(x) for x in (0.5, 1.5, 3.5, 0.25)]
 
 
+def forget_source(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with the same code, of which no source is known."""
+    code = f.__code__.replace(co_filename=f"<no source of {f.__name__}>")
+    bare = FunctionType(code, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
+    bare.__kwdefaults__ = f.__kwdefaults__
+    return bare
+
+
+READ_FROM_BYTECODE = [f for f in MERGED if f is not connectives]
+"""A chain of comparisons is not read from bytecode."""
+
+
+@pytest.mark.parametrize("f", READ_FROM_BYTECODE, ids=lambda f: f.__name__)
+def test_a_function_without_source_is_merged_too(f: Callable[..., Any]) -> None:
+    fast = check_everywhere(forget_source(f))
+
+    assert fast.info.records == 1
+    assert fast.info.variants[0].certificates == 0
+
+
+@pytest.mark.parametrize("f", [connectives, *CERTIFIED], ids=lambda f: f.__name__)
+def test_a_function_without_source_that_cannot_be_merged_is_certified(f: Callable[..., Any]) -> None:
+    fast = check_everywhere(forget_source(f))
+
+    assert all(variant.certificates for variant in fast.info.variants)
+
+
+def test_variables_of_an_enclosing_function_are_read_from_bytecode() -> None:
+    scale = 2.0
+
+    def f(x: Any, *rest: Any, shift: Any = 1.0, **more: Any) -> Any:
+        """Return a number."""
+        a, b = x * scale, x + shift
+        if a > b or x < -3.0 and not b > 0.0:
+            a, b = b, a
+        return a - b * more["factor"] if rest else np.maximum(a, b, dtype=None)
+
+    fast = wg.compile(forget_source(f))
+    found = [fast(x, *rest, factor=3.0) for x in (-4.0, -1.0, 0.5, 2.0) for rest in ((), (1.0,))]
+
+    assert found == [f(x, *rest, factor=3.0) for x in (-4.0, -1.0, 0.5, 2.0) for rest in ((), (1.0,))]
+
+
+@pytest.mark.parametrize(("table", "one", "two"), [("OPERATORS", "+", "-"), ("COMPARISONS", "<", ">")])
+def test_bytecode_that_is_read_wrongly_is_not_used(
+    table: str, one: str, two: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = forget_source(assign_in_both_arms).__code__
+    known = getattr(function_source, table)
+
+    assert function_source.rebuild_function_node(code) is not None
+    monkeypatch.setitem(known, one, known[two])
+    assert function_source.rebuild_function_node(code) is None
+
+
+def test_zeros_of_both_signs_are_told_apart_in_bytecode() -> None:
+    one, two = ((lambda x: x + 0.0).__code__, (lambda x: x + -0.0).__code__)
+
+    assert ast.unparse(function_source.rebuild_function_node(one) or ast.Module()) == "lambda x: x + 0.0"
+    assert ast.unparse(function_source.rebuild_function_node(two) or ast.Module()) == "lambda x: x + -0.0"
+
+
+def test_instructions_are_those_of_dis() -> None:
+    text = "".join(f"    if x > {k}.5: x = x + {k} * y.a_{k}\n" for k in range(300))
+    long = compile(f"def f(x, y):\n{text}    return x", "<long code>", "exec")
+    modules = [Path(str(module.__file__)) for module in (ast, dis, linecache, function_source)]
+    codes = [compile(path.read_bytes(), "<a module>", "exec", dont_inherit=True) for path in modules]
+    for code in [inner for outer in (long, *codes) for inner in nested_codes(outer)]:
+        wanted = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+        found = list_instructions(code)
+
+        assert [step[:3] for step in found] == [(step.offset, step.opcode, step.opname) for step in wanted]
+        assert [step.argval for step in found] == [step.argval for step in wanted]
+        assert [step.arg for step in found if step.opcode >= dis.HAVE_ARGUMENT] == [
+            step.arg for step in wanted if step.opcode >= dis.HAVE_ARGUMENT
+        ]
+
+
 def test_changed_source_is_not_used() -> None:
     text = "def f(x):\n    return x * 2.0 if x > 0.0 else x\n"
     scope: dict[str, Any] = {}
@@ -266,8 +349,10 @@ def test_changed_source_is_not_used() -> None:
     other = text.replace("2.0", "3.0")
     linecache.cache["<changed source>"] = (len(other), None, other.splitlines(keepends=True), "<changed source>")
 
-    assert make_merging_function(scope["f"]) is None
-    assert wg.compile(scope["f"])(1.0) == 2.0
+    fast = wg.compile(scope["f"])
+
+    assert [fast(1.0), fast(-1.0)] == [2.0, -1.0]
+    assert fast.info.records == 1
 
 
 def test_merged_nodes_are_placed_on_the_line_of_the_branch() -> None:
@@ -279,7 +364,7 @@ def test_merged_nodes_are_placed_on_the_line_of_the_branch() -> None:
     assert where.place.line == assign_in_one_arm.__code__.co_firstlineno + 2
 
 
-def random_function(seed: int) -> Callable[..., Any]:
+def random_function(seed: int, *, with_source: bool = True) -> Callable[..., Any]:
     """Return a function with one to twenty branches: assignments, early returns, loops and helpers."""
     draw = random.Random(seed)
     lines = ["def f(a, b, c):", "    y = a * b", "    z = c - a"]
@@ -307,16 +392,17 @@ def random_function(seed: int) -> Callable[..., Any]:
         else:
             lines += [f"    y = max(y, {one}, -2.0)"]
     text = "\n".join([*lines, "    return y * z", ""])
-    name = f"<branching function {seed}>"
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    name = f"<branching function {seed}, {'its source is' if with_source else 'no source'} at hand>"
+    if with_source:
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     scope: dict[str, Any] = {}
     exec(compile(text, name, "exec"), scope)
     function: Callable[..., Any] = scope["f"]
     return function
 
 
-def check_random_function(seed: int, calls: int) -> None:
-    f = random_function(seed)
+def check_random_function(seed: int, calls: int, *, with_source: bool = True) -> None:
+    f = random_function(seed, with_source=with_source)
     rng = np.random.default_rng(seed)
     fast = wg.compile(f, argnums=(0, 1, 2))
     plain = wg.value_and_grad(f, argnums=(0, 1, 2))
@@ -333,15 +419,17 @@ def check_random_function(seed: int, calls: int) -> None:
     assert fast.info.records == 1, (seed, str(fast.info))
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_random_branching_functions_give_the_answers_of_plain_python(seed: int) -> None:
-    check_random_function(seed, 25)
+@pytest.mark.parametrize("with_source", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_random_branching_functions_give_the_answers_of_plain_python(seed: int, with_source: bool) -> None:
+    check_random_function(seed, 25, with_source=with_source)
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("with_source", [True, False])
 @pytest.mark.parametrize("seed", range(200))
-def test_two_hundred_random_branching_functions_give_the_answers_of_plain_python(seed: int) -> None:
-    check_random_function(1000 + seed, 500)
+def test_two_hundred_random_branching_functions_give_the_answers_of_plain_python(seed: int, with_source: bool) -> None:
+    check_random_function(1000 + seed, 500, with_source=with_source)
 
 
 class Effects:

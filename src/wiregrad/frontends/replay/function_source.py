@@ -96,18 +96,25 @@ def rebuild_function_node(code: CodeType) -> FunctionNode | None:
     try:
         reader = _BytecodeReader(code)
         node = reader.write_function()
-        return node if _has_same_bytecode(_compile_alone(node, code), code) else None
-    except (UnreadBytecodeError, SyntaxError, ValueError, RecursionError):
+        compiled = _compile_alone(node, code, reader.imported_names)
+        return node if _has_same_bytecode(compiled, code) else None
+    except (UnreadBytecodeError, SyntaxError, TypeError, ValueError, LookupError, RecursionError):
         return None
 
 
-def _compile_alone(node: FunctionNode, code: CodeType) -> CodeType:
-    """Compile the syntax tree of a function inside of one that has the variables from around it."""
-    statement: ast.stmt = ast.Expr(node) if isinstance(node, ast.Lambda) else node
+def _compile_alone(node: FunctionNode, code: CodeType, imported_names: Iterable[str]) -> CodeType:
+    """Compile the syntax tree of a function inside of one that has the variables from around it.
+
+    A function of a module that is imported in the same file is called in another way than a method.
+    """
+    place = _place_first(code)
+    statement: ast.stmt = ast.Expr(node, **place) if isinstance(node, ast.Lambda) else node
     if code.co_freevars:
-        around = [ast.arg(name) for name in code.co_freevars]
-        statement = ast.FunctionDef("around", _write_parameters(around), [statement], [], **NO_TYPES)
-    module = ast.fix_missing_locations(ast.Module([statement], []))
+        names = [ast.arg(name, **place) for name in code.co_freevars]
+        parameters = ast.arguments([], names, None, [], [], None, [])
+        statement = ast.FunctionDef("around", parameters, [statement], [], **NO_TYPES, **place)
+    imports: list[ast.stmt] = [ast.Import([ast.alias(name, None, **place)], **place) for name in imported_names]
+    module = ast.Module([*imports, statement], [])
     compiled = compile(module, code.co_filename, "exec", code.co_flags & FUTURE_FLAGS, dont_inherit=True)
     *_, last = nested_codes(compiled)
     return last
@@ -158,6 +165,7 @@ SILENT_OPCODES = frozenset(
 )
 """Instructions that follow from others; leaving one out where it is needed gives other bytecode."""
 STORE_OPCODES = frozenset(["STORE_FAST", "STORE_DEREF"])
+LOAD = ast.Load()
 NULL = ast.Pass()
 """What stands on the stack below or above a function that is called."""
 
@@ -194,7 +202,15 @@ class _BytecodeReader:
         self._stack: list[Any] = []
         self._statements: list[ast.stmt] = []
         self._keywords: tuple[str, ...] = ()
-        self._places = list(code.co_positions())
+        self._attributes: set[int] = set()
+        """The ids of the attributes that are not loaded as methods."""
+        self.imported_names: set[str] = set()
+        """The variables whose attributes are called, but not loaded as methods."""
+        first = code.co_firstlineno
+        self._places = [
+            (line or first, last_line or line or first, column or 0, last_column or 0)
+            for line, last_line, column, last_column in code.co_positions()
+        ]
         last = ""
         for step in list_instructions(code):
             self._positions[step.offset] = len(self._steps)
@@ -211,7 +227,8 @@ class _BytecodeReader:
         if code.co_name == "<lambda>":
             return ast.Lambda(parameters, _join_returns(body), **_place_first(code))
         if code.co_consts and isinstance(code.co_consts[0], str):
-            body.insert(0, ast.Expr(ast.Constant(code.co_consts[0])))
+            place = _place_first(code)
+            body.insert(0, ast.Expr(ast.Constant(code.co_consts[0], **place), **place))
         return ast.FunctionDef(code.co_name, parameters, body, [], **NO_TYPES, **_place_first(code))
 
     def _read_region(self, region: _Region, stack: list[Any]) -> tuple[list[ast.stmt], list[Any]]:
@@ -220,16 +237,22 @@ class _BytecodeReader:
         self._statements, self._stack = [], stack
         at = region.first
         while at < region.end:
-            at = self._read_step(at, region)
+            step = self._steps[at]
+            read = EXPRESSION_OPCODES.get(step.opname)
+            if read is None:
+                at = self._read_statement(at, region)
+            else:
+                read(self, step)
+                at += 1
         inner = self._statements, self._stack
         self._statements, self._stack = outer
         return inner
 
-    def _read_step(self, at: int, region: _Region) -> int:
-        """Read the statement or the part of an expression at a position; return where to go on."""
+    def _read_statement(self, at: int, region: _Region) -> int:
+        """Read the statement whose expressions end at a position; return where to go on."""
         step = self._steps[at]
         name = step.opname
-        if name.startswith("POP_JUMP_") and name.endswith(("_IF_FALSE", "_IF_TRUE")):
+        if _is_test(step):
             return self._read_branch(at, region)
         if name == "FOR_ITER":
             return self._read_loop(at)
@@ -243,10 +266,9 @@ class _BytecodeReader:
             if at + 1 != region.end or self._find_target(step) not in region.exits:
                 raise UnreadBytecodeError
             return at + 1
-        if name.startswith(("STORE_FAST", "STORE_DEREF", "UNPACK_SEQUENCE", "SWAP")):
+        if name in STORE_OPCODES or name in ("UNPACK_SEQUENCE", "SWAP"):
             return self._read_assignment(at)
-        self._read_expression(step)
-        return at + 1
+        raise UnreadBytecodeError
 
     def _find_target(self, step: CodeStep) -> int:
         return self._positions[step.argval]
@@ -318,10 +340,10 @@ class _BytecodeReader:
         outer = self._stack, self._keywords
         self._stack, self._keywords = [], ()
         try:
-            while self._steps[at].opname in EXPRESSION_OPCODES:
-                self._read_expression(self._steps[at])
+            while (read := EXPRESSION_OPCODES.get(self._steps[at].opname)) is not None:
+                read(self, self._steps[at])
                 at += 1
-            is_test = self._steps[at].opname.startswith("POP_JUMP_") and len(self._stack) == 1
+            is_test = _is_test(self._steps[at]) and len(self._stack) == 1
             return self._make_jump(at, self._stack[0]) if is_test else None
         except UnreadBytecodeError:
             return None
@@ -336,7 +358,7 @@ class _BytecodeReader:
         if not last.opname.startswith("JUMP_BACKWARD") or self._find_target(last) != at:
             raise UnreadBytecodeError
         items = self._stack.pop()
-        element = ast.Name("", ast.Load())
+        element = ast.Name("", LOAD)
         body, left = self._read_region(_Region(at + 1, end - 1, frozenset([at, end - 1])), [element])
         if left or not body or not isinstance(body[0], ast.Assign) or body[0].value is not element:
             raise UnreadBytecodeError
@@ -361,7 +383,7 @@ class _BytecodeReader:
         else:
             ordered = targets if step.opname == "SWAP" else targets[::-1]
             target = self._place(ast.Tuple(ordered, ast.Store()), step)
-            value = self._place(ast.Tuple(list(self._stack), ast.Load()), step)
+            value = self._place(ast.Tuple(list(self._stack), LOAD), step)
             self._stack.clear()
         self._add_statement(_write_assignment(target, value), step)
         return after
@@ -377,16 +399,6 @@ class _BytecodeReader:
             at += 1
         return targets, at
 
-    def _read_expression(self, step: CodeStep) -> None:
-        """Read an instruction that takes values from the stack and puts one there."""
-        read = EXPRESSION_OPCODES.get(step.opname)
-        if read is None:
-            raise UnreadBytecodeError
-        try:
-            read(self, step)
-        except IndexError:
-            raise UnreadBytecodeError from None
-
     def _take(self, count: int) -> list[Any]:
         """Take values from the stack."""
         if count > len(self._stack):
@@ -400,11 +412,7 @@ class _BytecodeReader:
 
     def _place(self, node: Any, step: CodeStep) -> Any:
         """Give a node the place of an instruction."""
-        line, end_line, column, end_column = self._places[step.offset // 2]
-        node.lineno = line or self._code.co_firstlineno
-        node.end_lineno = end_line or node.lineno
-        node.col_offset = column or 0
-        node.end_col_offset = end_column or 0
+        node.lineno, node.end_lineno, node.col_offset, node.end_col_offset = self._places[step.offset // 2]
         return node
 
     def push_constant(self, step: CodeStep) -> None:
@@ -417,12 +425,12 @@ class _BytecodeReader:
         """Push one variable, or two."""
         names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
         for name in names:
-            self._push(ast.Name(name, ast.Load()), step)
+            self._push(ast.Name(name, LOAD), step)
 
     def push_global(self, step: CodeStep) -> None:
         """Push a variable from outside, perhaps one that is called."""
         self._stack += [NULL] * (step.arg & 1)
-        self._push(ast.Name(step.argval, ast.Load()), step)
+        self._push(ast.Name(step.argval, LOAD), step)
 
     def push_null(self, step: CodeStep) -> None:
         """Note that a function is called."""
@@ -433,7 +441,9 @@ class _BytecodeReader:
         (owner,) = self._take(1)
         is_method = step.opname == "LOAD_METHOD" or "NULL" in step.argrepr
         self._stack += [NULL] * is_method
-        self._push(ast.Attribute(owner, step.argval, ast.Load()), step)
+        self._push(ast.Attribute(owner, step.argval, LOAD), step)
+        if not is_method:
+            self._attributes.add(id(self._stack[-1]))
 
     def push_binary(self, step: CodeStep) -> None:
         """Push what an operator gives; an augmented assignment is written as one when it is stored."""
@@ -463,12 +473,12 @@ class _BytecodeReader:
     def push_element(self, step: CodeStep) -> None:
         """Push an element."""
         owner, index = self._take(2)
-        self._push(ast.Subscript(owner, index, ast.Load()), step)
+        self._push(ast.Subscript(owner, index, LOAD), step)
 
     def push_sequence(self, step: CodeStep) -> None:
         """Push a tuple or a list."""
         kind = ast.Tuple if step.opname == "BUILD_TUPLE" else ast.List
-        self._push(kind(self._take(step.arg), ast.Load()), step)
+        self._push(kind(self._take(step.arg), LOAD), step)
 
     def push_dict(self, step: CodeStep) -> None:
         """Push a dict."""
@@ -490,10 +500,13 @@ class _BytecodeReader:
         called = [part for part in self._take(2) if part is not NULL]
         if len(called) != 1 or any(part is NULL for part in arguments):
             raise UnreadBytecodeError
+        function = called[0]
+        if id(function) in self._attributes and isinstance(function.value, ast.Name):
+            self.imported_names.add(function.value.id)
         count = len(arguments) - len(names)
         pairs = zip(names, arguments[count:], strict=True)
         keywords = [self._place(ast.keyword(name, value), step) for name, value in pairs]
-        self._push(ast.Call(called[0], arguments[:count], keywords), step)
+        self._push(ast.Call(function, arguments[:count], keywords), step)
 
 
 EXPRESSION_OPCODES: dict[str, Callable[[_BytecodeReader, CodeStep], None]] = {
@@ -531,6 +544,10 @@ def _write_assignment(target: ast.expr, value: Any) -> ast.stmt:
     if not is_same:
         raise UnreadBytecodeError
     return ast.AugAssign(target, value.op, value.right)
+
+
+def _is_test(step: CodeStep) -> bool:
+    return step.opname.startswith("POP_JUMP_") and step.opname.endswith(("_IF_FALSE", "_IF_TRUE"))
 
 
 def _join_tests(one: _Jump, two: _Jump) -> _Jump | None:
@@ -577,7 +594,7 @@ def _place_first(code: CodeType) -> dict[str, int]:
 
 def _write_code_parameters(code: CodeType) -> ast.arguments:
     """Return the parameters of a function; defaults are not part of its code."""
-    names = [ast.arg(name) for name in code.co_varnames]
+    names = [ast.arg(name, **_place_first(code)) for name in code.co_varnames]
     first = code.co_posonlyargcount
     count = code.co_argcount
     last = count + code.co_kwonlyargcount
@@ -586,7 +603,3 @@ def _write_code_parameters(code: CodeType) -> ast.arguments:
     mapping = names[last + has_row] if code.co_flags & CO_VARKEYWORDS else None
     without = [None] * code.co_kwonlyargcount
     return ast.arguments(names[:first], names[first:count], row, names[count:last], without, mapping, [])
-
-
-def _write_parameters(names: list[ast.arg]) -> ast.arguments:
-    return ast.arguments([], names, None, [], [], None, [])
