@@ -1185,7 +1185,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             warnings.warn(
                 f"{function_name(self._f)}{place} is replayed by the interpreter, not by native code: {reason}",
                 InterpreterWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _warn_once(self, limit: int) -> None:

@@ -17,6 +17,7 @@ that the text does not cover have no parser.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from math import prod
@@ -41,6 +42,7 @@ from wiregrad.frontends.recording.numpy_overlay import OVERLAY
 from wiregrad.frontends.recording.session import RecordingSession, data_of, settle_results
 from wiregrad.frontends.recording.tape import STATE, Tape
 from wiregrad.frontends.recording.trace import (
+    LongTraceError,
     TracedFunction,
     TraceWriter,
     copy_read_only,
@@ -260,13 +262,17 @@ def certify(
     >>> recording.results, [check.outcome for check in recording.checks]
     ([9.0], [True])
     """
-    has_branches = keep and merge and compares_numbers(f)
-    merged = _run_merged(f, args, kwargs, max_rows) if has_branches else None
+    merged = None
+    if keep and merge and compares_numbers(f):
+        # If it has many nodes, the function itself tells whether it is too long.
+        with suppress(LongTraceError):
+            merged = _run_merged(f, args, kwargs, max_rows and max_rows // 2)
+            merge = False
     if merged is not None and _have_same_results(merged.results, _list_results(*_run_on_rows(f, args, kwargs))):
         return merged.write_recording()
     # A function that was merged has no effects, so it may run once more. Ops in C may round another way.
     run = _run_certified(f, f, args, kwargs, keep=keep, max_rows=max_rows)
-    if merge and not has_branches and run.has_certificates:
+    if merge and run.has_certificates:
         merged = _run_merged(f, args, kwargs, None)
     is_merged = merged is not None and _have_same_results(merged.results, run.results)
     return merged.write_recording() if merged is not None and is_merged else run.write_recording()
@@ -280,8 +286,7 @@ def _run_merged(
     if merging is None:
         return None
     try:
-        # Both arms of the branches are recorded.
-        merged = _run_certified(f, merging, args, kwargs, keep=True, max_rows=max_rows and 2 * max_rows)
+        merged = _run_certified(f, merging, args, kwargs, keep=True, max_rows=max_rows)
     except Exception:
         return None
     return merged if merged.leak is None else None
