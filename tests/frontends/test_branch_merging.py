@@ -7,7 +7,7 @@ import contextlib
 import dis
 import linecache
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -195,10 +195,10 @@ def same(one: Any, two: Any) -> bool:
     return bool(np.array_equal(np.array(one, float), np.array(two, float), equal_nan=True))
 
 
-def check_everywhere(f: Callable[..., Any]) -> Any:
+def check_everywhere(f: Callable[..., Any], points: Sequence[tuple[float, float]] = POINTS) -> Any:
     fast = wg.compile(f, argnums=(0, 1))
     plain = wg.value_and_grad(f, argnums=(0, 1))
-    for point in [*POINTS, *reversed(POINTS)]:
+    for point in [*points, *reversed(points)]:
         with np.errstate(all="ignore"):
             value, grads = plain(*point)
         found, slopes = fast.value_and_grad(*point)
@@ -224,6 +224,114 @@ def test_what_cannot_be_chosen_between_is_certified(f: Callable[..., Any]) -> No
 
     assert fast.info.records > 1
     assert all(variant.certificates for variant in fast.info.variants)
+
+
+def halve_until_small(a: Any, b: Any) -> Any:
+    turns = 0.0
+    while abs(a) > 0.25 and turns < 5.0:
+        a = a / 2.0
+        turns = turns + 1.0
+    return a * b + turns
+
+
+def loop_with_branch_inside(a: Any, b: Any) -> Any:
+    while a > 0.3 or b > 0.3:
+        if a > b:
+            a = a * 0.5 if a < 100.0 else 0.0
+        else:
+            b = b / 3.0 - 0.1
+    return a - b
+
+
+def divide_by_what_becomes_zero(a: Any, b: Any) -> Any:
+    total = b
+    while a > 0.0:
+        total = total + np.sqrt(a) / a
+        a = a - 1.0
+    return total * b
+
+
+def variable_of_the_body_is_read_after_it(a: Any, b: Any) -> Any:
+    last = b
+    while a > 0.2 and a < 1e3:
+        step = a * 0.5
+        last = step * b
+        a = a - step
+    return last + a
+
+
+SHARED_LOOPS = [
+    *(halve_until_small, loop_with_branch_inside, divide_by_what_becomes_zero),
+    variable_of_the_body_is_read_after_it,
+]
+"""Functions whose loops have at most eight turns at the points."""
+
+
+@pytest.mark.parametrize("f", SHARED_LOOPS, ids=lambda f: f.__name__)
+def test_numbers_of_turns_of_a_loop_share_a_recording(f: Callable[..., Any]) -> None:
+    points = [point for point in POINTS if np.inf not in point]
+    fast = check_everywhere(f, points)
+
+    assert fast.info.records <= 2
+    assert all(variant.certificates == 1 for variant in fast.info.variants)
+    assert not fast.info.fallbacks
+
+
+def test_a_loop_with_more_turns_than_recorded_is_recorded_again() -> None:
+    def f(a: Any) -> Any:
+        while a > 1.0:
+            a = a / 2.0
+        return a * a
+
+    fast = wg.compile(f, limit=8)
+    points = [1.5, 0.5, 7.0, 15.5, 17.0, 250.0, 3.0, 300.0, 1e9, 5.0, 2.0**70]
+    found = [fast.value_and_grad(x) for x in points]
+
+    assert found == [wg.value_and_grad(f)(x) for x in points]
+    # 4, 8, 16, 32 turns, and one recording for exactly 70.
+    assert fast.info.records == 5
+
+
+def endless_elsewhere(a: Any, b: Any) -> Any:
+    if a > 0.0:
+        while b > a:
+            b = b - a
+    return a * b
+
+
+def int_that_counts_turns(a: Any, b: Any) -> Any:
+    turns = 0
+    while a > 0.5 and turns < 6:
+        a = a / 2.0
+        turns += 1
+    return a * turns + b
+
+
+def list_that_grows(a: Any, b: Any) -> Any:
+    parts = [b]
+    while a > 0.5 and a < 1e3:
+        a = a / 2.0
+        parts = [*parts, a]
+    return sum(parts)
+
+
+def breaks_out_of_a_while_loop(a: Any, b: Any) -> Any:
+    while a > 0.1:
+        a = a / 2.0
+        if a < b or a > 1e3:
+            break
+    return a - b
+
+
+@pytest.mark.parametrize(
+    "f",
+    [endless_elsewhere, int_that_counts_turns, list_that_grows, breaks_out_of_a_while_loop],
+    ids=lambda f: f.__name__,
+)
+def test_a_loop_whose_turns_cannot_be_merged_is_certified(f: Callable[..., Any]) -> None:
+    fast = check_everywhere(f, [point for point in POINTS if np.inf not in point])
+
+    assert fast.info.records > 1
 
 
 def test_an_arm_that_changes_something_runs_only_where_python_takes_it() -> None:

@@ -862,10 +862,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return answers.values, grads[0] if single else tuple(grads)
 
     def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
-        """Return the recording that answers a call, or its gradient; None if there is none, or if it is not used."""
+        """Return the recording that answers a call, or its gradient; None if there is none.
+
+        Single calls may skip recordings for a while; a batch does not, since a recording answers many rows.
+        """
         cache = self._cache
-        skips = self._budget.skips or any(quick.skips for quick in self._quick_calls.values())
-        if skips or is_disturbed(cache):
+        if is_disturbed(cache):
             return None
         query = _ask_gradient if gradient else RecordedVariant.replay_value
         for entry in cache.quick.get(len(args), ()):
@@ -1431,7 +1433,7 @@ class BatchSource(Protocol):
     """A compiled function, as batches see it."""
 
     def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
-        """Return the recording that answers a call, or its gradient; None if there is none, or if it is not used."""
+        """Return the recording that answers a call, or its gradient; None if there is none."""
 
 
 class PointTable:
@@ -1502,12 +1504,20 @@ def answer_batch(
     # The rows that have no answer yet; None for all of them.
     left: NDArray[np.intp] | None = None if table.count else np.arange(0)
     rounds = 0
+    misses = waits = 0
     while left is None or len(left):
         row = 0 if left is None else int(left[0])
         args = table.row_arguments(row)
         answer = ask(args)
         is_last = (table.count if left is None else len(left)) == 1
-        variant = None if is_last or rounds == MAX_ROUNDS else source.find_variant(args, gradient=wanted is not None)
+        if is_last or rounds == MAX_ROUNDS or waits:
+            waits -= waits > 0
+            variant = None
+        else:
+            variant = source.find_variant(args, gradient=wanted is not None)
+            # Looking for a recording takes about as long as a call, so rows without one are more and more apart.
+            misses = 0 if variant is not None else min(2 * misses + 1, MAX_SKIPPED_CALLS)
+            waits = misses
         holds = None if variant is None else variant.run_rows(points, left, threads)
         if holds is None or not holds[0]:
             _fill_row(points, row, answer)

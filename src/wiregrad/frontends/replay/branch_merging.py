@@ -62,6 +62,10 @@ MAX_ARM_STEPS = 20_000
 """Maximum number of steps that one recording runs in arms that are merged."""
 MAX_ARM_DEPTH = 12
 """Maximum depth of calls inside arms: both arms of a function that calls itself would never end."""
+MIN_LOOP_TURNS = 4
+"""A while loop whose number of turns depends on recorded numbers is recorded with at least so many turns."""
+MAX_LOOP_TURNS = 64
+"""Maximum number of turns of such a loop; all of them are computed in each replay."""
 MAX_CHECKED_ELEMENTS = 1_000
 """Maximum number of elements of a container that an arm may read."""
 PLAIN_TYPES = frozenset([float, int, bool, str, type(None), np.float64, np.bool_, range])
@@ -229,6 +233,8 @@ class BranchMerger:
                 raise CannotMergeError
 
     def _run_loop(self, step: LoopStep, variables: Variables, outside: Mapping[str, Any]) -> BlockEnd | None:
+        if step.target is None and self._unroll_loop(step, variables, outside):
+            return None
         for item in self._iterate(step, variables, outside):
             if step.target is not None:
                 self._assign(step.target, item, variables)
@@ -238,6 +244,52 @@ class BranchMerger:
             if end is not None and end is not NEXT_TURN:
                 return end
         return None
+
+    def _unroll_loop(self, step: LoopStep, variables: Variables, outside: Mapping[str, Any]) -> bool:
+        """Record a while loop as a fixed number of turns, which serves all smaller numbers; return whether it can be.
+
+        A turn counts where the condition holds. Where it does not hold, nothing changes, so it does not hold in later
+        turns either. After the last turn the condition is certified.
+        """
+        if self._arms or step.body.ends[0] != FALLS:
+            return False
+        try:
+            with self._merge():
+                after, condition = self._run_turns(step, dict(variables), outside)
+        except CannotMergeError:
+            return False
+        variables.clear()
+        variables.update(after)
+        return not self._find_truth(condition, step.anchor, outside)
+
+    def _run_turns(
+        self, step: LoopStep, variables: Variables, outside: Mapping[str, Any]
+    ) -> tuple[Variables, Any]:
+        """Return the variables after some turns of a loop, and its condition then, which does not hold."""
+        turns = 0
+        wanted = MIN_LOOP_TURNS
+        condition = self._evaluate(step.source, variables, outside)
+        while turns < wanted or bool(condition._data):
+            if turns >= MAX_LOOP_TURNS:
+                raise CannotMergeError
+            variables = self._run_turn(condition, step, variables, outside)
+            condition = self._evaluate(step.source, variables, outside)
+            if not _is_recorded_condition(condition):
+                raise CannotMergeError
+            turns += 1
+            wanted = max(wanted, 1 << (turns - 1).bit_length())
+        return variables, condition
+
+    def _run_turn(self, condition: Any, step: LoopStep, before: Variables, outside: Mapping[str, Any]) -> Variables:
+        """Run the body of a loop once; return the variables after it where a condition holds, else those before it."""
+        if not _is_recorded_condition(condition):
+            raise CannotMergeError
+        after = dict(before)
+        self._run_block(step.body, 0, after, outside)
+        joined: Variables = self._run_anchored(
+            lambda: self._join_variables(condition, step, after, before, outside), step.anchor, outside
+        )
+        return joined
 
     def _iterate(self, step: LoopStep, variables: Variables, outside: Mapping[str, Any]) -> Iterator[Any]:
         if step.target is not None:
@@ -324,7 +376,12 @@ class BranchMerger:
         return joined
 
     def _join_variables(
-        self, condition: Any, step: BranchStep, body: Variables, orelse: Variables, outside: Mapping[str, Any]
+        self,
+        condition: Any,
+        step: BranchStep | LoopStep,
+        body: Variables,
+        orelse: Variables,
+        outside: Mapping[str, Any],
     ) -> Variables:
         joined: Variables = {}
         for name in dict.fromkeys([*body, *orelse]):

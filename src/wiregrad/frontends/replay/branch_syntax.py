@@ -296,7 +296,8 @@ class _PlanWriter:
                 step = BranchStep(self._write_fragment(test, is_test=True), self._write_anchor(test), *blocks)
             case ast.While(test=test, body=body, orelse=[]):
                 self._parts[ast.While].append(node)
-                step = LoopStep(self._write_fragment(test), self._write_anchor(test), None, self._write_block(body))
+                source = self._write_fragment(test, is_test=True)
+                step = LoopStep(source, self._write_anchor(test), None, self._write_block(body))
             case ast.For(target=target, iter=source, body=body, orelse=[]):
                 block = self._write_block(body)
                 step = LoopStep(self._write_fragment(source), self._write_anchor(source), self._read_target(target), block)
