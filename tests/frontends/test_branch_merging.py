@@ -406,7 +406,7 @@ def test_variables_of_an_enclosing_function_are_read_from_bytecode() -> None:
     def f(x: Any, *rest: Any, shift: Any = 1.0, **more: Any) -> Any:
         """Return a number."""
         a, b = x * scale, x + shift
-        if a > b or x < -3.0 and not b > 0.0:
+        if a > b or (x < -3.0 and not b > 0.0):
             a, b = b, a
         return a - b * more["factor"] if rest else np.maximum(a, b, dtype=None)
 

@@ -480,7 +480,7 @@ def _find_container(steps: list[CodeStep], at: int, frame: FrameType) -> object:
     return _evaluate_load(steps[start - 1], frame) if start else UNKNOWN_CONTAINER
 
 
-def _evaluate_load(step: dis.Instruction, frame: FrameType) -> object:
+def _evaluate_load(step: CodeStep, frame: FrameType) -> object:
     """Return the object that an instruction pushes on the stack."""
     if step.opname == "LOAD_CONST":
         return step.argval

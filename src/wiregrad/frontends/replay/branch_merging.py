@@ -30,6 +30,7 @@ from wiregrad.errors import is_library_file
 from wiregrad.frontends.recording.filled_value import IN_PLACE_FUNCTIONS
 from wiregrad.frontends.recording.tape import STATE
 from wiregrad.frontends.recording.trace_notes import ReplayGuard
+from wiregrad.frontends.recording.user_code import list_instructions
 from wiregrad.frontends.recording.value import (
     DiscreteValue,
     NumpyNumber,
@@ -39,7 +40,6 @@ from wiregrad.frontends.recording.value import (
     as_python_number,
     is_python_number,
 )
-from wiregrad.frontends.recording.user_code import list_instructions
 from wiregrad.frontends.replay.branch_syntax import (
     FALLS,
     INDIFFERENT_BUILTINS,
@@ -262,9 +262,7 @@ class BranchMerger:
         variables.update(after)
         return not self._find_truth(condition, step.anchor, outside)
 
-    def _run_turns(
-        self, step: LoopStep, variables: Variables, outside: Mapping[str, Any]
-    ) -> tuple[Variables, Any]:
+    def _run_turns(self, step: LoopStep, variables: Variables, outside: Mapping[str, Any]) -> tuple[Variables, Any]:
         """Return the variables after some turns of a loop, and its condition then, which does not hold."""
         turns = 0
         wanted = MIN_LOOP_TURNS
@@ -420,7 +418,7 @@ class BranchMerger:
         values = [self._read(name, variables) for name in fragment.names]
         if not fragment.is_plain:
             self._give_up()
-        if fragment.outer_names or fragment.chains or not all([type(value) in SCALAR_TYPES for value in values]):
+        if fragment.outer_names or fragment.chains or not SCALAR_TYPES.issuperset(map(type, values)):
             self._check_things(fragment, values, outside)
         helpers = self._helpers if fragment.takes_helpers else ()
         return FunctionType(fragment.code, outside)(*values, *helpers)  # type: ignore[arg-type]

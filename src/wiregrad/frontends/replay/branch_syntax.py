@@ -300,7 +300,9 @@ class _PlanWriter:
                 step = LoopStep(source, self._write_anchor(test), None, self._write_block(body))
             case ast.For(target=target, iter=source, body=body, orelse=[]):
                 block = self._write_block(body)
-                step = LoopStep(self._write_fragment(source), self._write_anchor(source), self._read_target(target), block)
+                step = LoopStep(
+                    self._write_fragment(source), self._write_anchor(source), self._read_target(target), block
+                )
             case _:
                 _refuse(node)
         return step

@@ -8,7 +8,6 @@ from __future__ import annotations
 import __future__
 
 import ast
-import dis
 import linecache
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -91,7 +90,7 @@ def rebuild_function_node(code: CodeType) -> FunctionNode | None:
     >>> ast.unparse(rebuild_function_node((lambda x: x * x if x > 0.0 else -x).__code__))
     'lambda x: x * x if x > 0.0 else -x'
     """
-    if code.co_exceptiontable or code.co_cellvars or code.co_name.startswith("<") and code.co_name != "<lambda>":
+    if code.co_exceptiontable or code.co_cellvars or (code.co_name.startswith("<") and code.co_name != "<lambda>"):
         return None
     try:
         reader = _BytecodeReader(code)
@@ -360,10 +359,11 @@ class _BytecodeReader:
         items = self._stack.pop()
         element = ast.Name("", LOAD)
         body, left = self._read_region(_Region(at + 1, end - 1, frozenset([at, end - 1])), [element])
-        if left or not body or not isinstance(body[0], ast.Assign) or body[0].value is not element:
+        first = body[0] if body else None
+        if left or not isinstance(first, ast.Assign) or first.value is not element:
             raise UnreadBytecodeError
-        target, *others = body
-        self._add_statement(ast.For(target.targets[0], items, others or [self._place(ast.Pass(), step)], []), step)
+        others = body[1:] or [self._place(ast.Pass(), step)]
+        self._add_statement(ast.For(first.targets[0], items, others, []), step)
         return end
 
     def _read_assignment(self, at: int) -> int:
@@ -540,10 +540,9 @@ class _Update(ast.BinOp):
 def _write_assignment(target: ast.expr, value: Any) -> ast.stmt:
     if not isinstance(value, _Update):
         return ast.Assign([target], value)
-    is_same = isinstance(target, ast.Name) and isinstance(value.left, ast.Name) and target.id == value.left.id
-    if not is_same:
-        raise UnreadBytecodeError
-    return ast.AugAssign(target, value.op, value.right)
+    if isinstance(target, ast.Name) and isinstance(value.left, ast.Name) and target.id == value.left.id:
+        return ast.AugAssign(target, value.op, value.right)
+    raise UnreadBytecodeError
 
 
 def _is_test(step: CodeStep) -> bool:
@@ -587,7 +586,7 @@ def _join_returns(statements: list[ast.stmt]) -> ast.expr:
             raise UnreadBytecodeError
 
 
-def _place_first(code: CodeType) -> dict[str, int]:
+def _place_first(code: CodeType) -> dict[str, Any]:
     line = code.co_firstlineno
     return {"lineno": line, "col_offset": 0, "end_lineno": line, "end_col_offset": 0}
 
@@ -601,5 +600,5 @@ def _write_code_parameters(code: CodeType) -> ast.arguments:
     has_row = bool(code.co_flags & CO_VARARGS)
     row = names[last] if has_row else None
     mapping = names[last + has_row] if code.co_flags & CO_VARKEYWORDS else None
-    without = [None] * code.co_kwonlyargcount
+    without: list[ast.expr | None] = [None] * code.co_kwonlyargcount
     return ast.arguments(names[:first], names[first:count], row, names[count:last], without, mapping, [])

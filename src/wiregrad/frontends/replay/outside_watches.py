@@ -11,7 +11,6 @@ in any other way (`getattr(np, name)`, `xp = np`) *escapes*, and then every name
 
 from __future__ import annotations
 
-import dis
 import operator
 import re
 import sys
