@@ -23,7 +23,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from functools import cache, lru_cache, partial, wraps
+from functools import lru_cache, partial, wraps
 from inspect import CO_GENERATOR
 from itertools import islice
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
@@ -135,10 +135,23 @@ def place_of(frame: FrameType) -> Place:
     return place_in_code(frame.f_code, frame.f_lasti)
 
 
-@cache
+_function_names: dict[CodeType, str] = {}
+_named_functions = [0]
+"""How many functions were loaded when their names were last collected."""
+
+
 def function_names() -> dict[CodeType, str]:
-    """Return the names of the composite functions by their code."""
-    return {entry.run.__code__: entry.name for entry in FUNCTIONS.values()}
+    """Return the names of the composite functions by their code, always in the same dict.
+
+    Only the functions that are loaded are there: no other one can be running.
+    """
+    count = len(FUNCTIONS.loaded)
+    if count != _named_functions[0]:
+        # Another thread may load functions meanwhile.
+        entries = tuple(FUNCTIONS.loaded.values())
+        _function_names.update({entry.run.__code__: entry.name for entry in entries})
+        _named_functions[0] = count
+    return _function_names
 
 
 MAX_SEARCHED_FUNCTIONS = 500
@@ -845,6 +858,9 @@ class CallTracker:
             return CodeKind.USER
         if code.co_name == TRACED_CALL:
             return CodeKind.TRACED_CALL
+        if code not in functions:
+            # It may belong to a module that was loaded since the trace began.
+            function_names()
         return functions.get(code, CodeKind.LIBRARY)
 
     def describe_code(self, code: CodeType) -> tuple[bool, bool, bool, str | None, int]:
