@@ -2,6 +2,8 @@
 
 A file may have changed since it was imported, and a decorator may have put another function in place. So the source is
 compiled again, and counts only if one of the code objects that come out equals the code of the function.
+
+Where there is no such source, a tree is read from the bytecode (`rebuild_function_node`); it counts in the same way.
 """
 
 from __future__ import annotations
