@@ -489,7 +489,8 @@ def _find_container(steps: list[CodeStep], at: int, frame: FrameType) -> object:
         step = steps[start]
         if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
             return UNKNOWN_CONTAINER
-        pushed += dis.stack_effect(step.opcode, step.arg)
+        has_argument = step.opcode >= dis.HAVE_ARGUMENT
+        pushed += dis.stack_effect(step.opcode, step.arg if has_argument else None)
     return _evaluate_load(steps[start - 1], frame) if start else UNKNOWN_CONTAINER
 
 
