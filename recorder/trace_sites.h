@@ -1087,6 +1087,22 @@ static PyObject *sites_limit_rows(TraceSites *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* trust_codes(codes): note that these functions, and all that they call, test no identities. */
+static PyObject *sites_trust_codes(TraceSites *self, PyObject *codes)
+{
+    if (!PyTuple_Check(codes)) {
+        PyErr_SetString(PyExc_TypeError, "trust_codes takes a tuple of code objects");
+        return NULL;
+    }
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(codes); k++) {
+        CodeNotes *notes = notes_of_code(self, PyTuple_GET_ITEM(codes, k));
+        if (notes == NULL)
+            return NULL;
+        notes->is_searched = 1;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *sites_is_over_limit(TraceSites *self, PyObject *Py_UNUSED(unused))
 {
     return PyBool_FromLong(self->is_over_limit);
@@ -1268,6 +1284,7 @@ static PyMethodDef sites_methods[] = {
     {"collect_names", (PyCFunction)sites_collect_names, METH_VARARGS, "Return the variables that held values."},
     {"limit_rows", (PyCFunction)sites_limit_rows, METH_VARARGS, "Raise an error when more rows than this are recorded, if a function returns one."},
     {"is_over_limit", (PyCFunction)sites_is_over_limit, METH_NOARGS, "Return whether that error was raised."},
+    {"trust_codes", (PyCFunction)sites_trust_codes, METH_O, "Note that functions test no identities."},
     {"forget_frames", (PyCFunction)sites_forget_frames, METH_NOARGS, "Let go of all frames."},
     {"export", (PyCFunction)sites_export, METH_NOARGS, "Return the columns as bytes, and the blocks."},
     {NULL, NULL, 0, NULL},

@@ -33,6 +33,13 @@ def halved_once(x: Any, y: Any) -> Any:
     return x * y
 
 
+def counted(x: Any, y: Any) -> Any:
+    turns = 0
+    while y > turns:
+        turns += 1
+    return x * turns + y
+
+
 def read_out(x: Any, y: Any) -> Any:
     return x * int(wg.stop_gradient(np.floor(y))) + y
 
@@ -137,6 +144,37 @@ def test_rows_that_a_recording_answers_count_as_hits() -> None:
     fast.batch(np.linspace(-1.0, 1.0, 50), 0.25)
 
     assert [variant.hits for variant in fast.info.variants] == [50]
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_batch_uses_recordings_that_single_calls_skip(gradient: bool) -> None:
+    fast = wg.compile(counted)
+    call: Callable[..., Any] = fast.value_and_grad if gradient else fast
+    batch_call = fast.batch_value_and_grad if gradient else fast.batch
+    for k in range(200):
+        # Each number of turns needs a recording, which does not pay.
+        call(1.0, 5.5 + k % 40)
+    before = dict(fast.info.fallbacks)
+    batch_call(np.linspace(-1.0, 1.0, 500), 5.5)
+    fallbacks = {reason: count - before[reason] for reason, count in fast.info.fallbacks}
+
+    assert before
+    assert sum(fallbacks.values()) <= 1
+    np.testing.assert_array_equal(fast.batch(np.linspace(-1.0, 1.0, 5), 5.5), 6.0 * np.linspace(-1.0, 1.0, 5) + 5.5)
+
+
+def test_rows_without_a_recording_are_answered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = wg.compile(read_out, limit=1)
+    fast(1.0, 0.5)
+    looks = []
+    find = type(fast).find_variant
+    monkeypatch.setattr(type(fast), "find_variant", lambda *args, **options: looks.append(1) or find(*args, **options))
+    ys = np.arange(300.0) + 1.5
+    with pytest.warns(RuntimeWarning, match="recorded 1 times"):
+        values = fast.batch(2.0, ys)
+
+    np.testing.assert_array_equal(values, [read_out(2.0, y) for y in ys.tolist()])
+    assert len(looks) < 20
 
 
 def test_an_empty_batch_is_empty() -> None:

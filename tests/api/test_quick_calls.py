@@ -693,10 +693,11 @@ def test_a_transform_concerns_the_calls_of_its_own_thread_alone() -> None:
 
 
 def make_varied_function() -> Callable[..., Any]:
-    """Return a function without source whose recordings have many certificates."""
+    """Return a function whose recordings have many certificates: what handles errors is not merged."""
     lines = [f"    y = y * x + {k}.0 if x * y > {k / 4 - 1.0} else y - x" for k in range(8)]
     scope: dict[str, Any] = {}
-    exec("\n".join(["def f(x, y):", *lines, "    return y"]), scope)
+    lines += ["    try:", "        return y", "    except ValueError:", "        return x"]
+    exec("\n".join(["def f(x, y):", *lines]), scope)
     f: Callable[..., Any] = scope["f"]
     return f
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import dis
 import linecache
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.frontends.replay.branch_merging import make_merging_function
+from wiregrad.frontends.recording.user_code import list_instructions
+from wiregrad.frontends.replay import function_source
+from wiregrad.frontends.replay.outside_watches import nested_codes
 from wiregrad.frontends.replay.recorded_calls import certify
 
 POINTS = [(a, b) for a in (-2.0, -0.5, 0.0, 0.5, 2.0, float("nan"), float("inf")) for b in (-1.0, 0.0, 1.5)]
@@ -190,10 +195,10 @@ def same(one: Any, two: Any) -> bool:
     return bool(np.array_equal(np.array(one, float), np.array(two, float), equal_nan=True))
 
 
-def check_everywhere(f: Callable[..., Any]) -> Any:
+def check_everywhere(f: Callable[..., Any], points: Sequence[tuple[float, float]] = POINTS) -> Any:
     fast = wg.compile(f, argnums=(0, 1))
     plain = wg.value_and_grad(f, argnums=(0, 1))
-    for point in [*POINTS, *reversed(POINTS)]:
+    for point in [*points, *reversed(points)]:
         with np.errstate(all="ignore"):
             value, grads = plain(*point)
         found, slopes = fast.value_and_grad(*point)
@@ -219,6 +224,114 @@ def test_what_cannot_be_chosen_between_is_certified(f: Callable[..., Any]) -> No
 
     assert fast.info.records > 1
     assert all(variant.certificates for variant in fast.info.variants)
+
+
+def halve_until_small(a: Any, b: Any) -> Any:
+    turns = 0.0
+    while abs(a) > 0.25 and turns < 5.0:
+        a = a / 2.0
+        turns = turns + 1.0
+    return a * b + turns
+
+
+def loop_with_branch_inside(a: Any, b: Any) -> Any:
+    while a > 0.3 or b > 0.3:
+        if a > b:
+            a = a * 0.5 if a < 100.0 else 0.0
+        else:
+            b = b / 3.0 - 0.1
+    return a - b
+
+
+def divide_by_what_becomes_zero(a: Any, b: Any) -> Any:
+    total = b
+    while a > 0.0:
+        total = total + np.sqrt(a) / a
+        a = a - 1.0
+    return total * b
+
+
+def variable_of_the_body_is_read_after_it(a: Any, b: Any) -> Any:
+    last = b
+    while a > 0.2 and a < 1e3:
+        step = a * 0.5
+        last = step * b
+        a = a - step
+    return last + a
+
+
+SHARED_LOOPS = [
+    *(halve_until_small, loop_with_branch_inside, divide_by_what_becomes_zero),
+    variable_of_the_body_is_read_after_it,
+]
+"""Functions whose loops have at most eight turns at the points."""
+
+
+@pytest.mark.parametrize("f", SHARED_LOOPS, ids=lambda f: f.__name__)
+def test_numbers_of_turns_of_a_loop_share_a_recording(f: Callable[..., Any]) -> None:
+    points = [point for point in POINTS if np.inf not in point]
+    fast = check_everywhere(f, points)
+
+    assert fast.info.records <= 2
+    assert all(variant.certificates == 1 for variant in fast.info.variants)
+    assert not fast.info.fallbacks
+
+
+def test_a_loop_with_more_turns_than_recorded_is_recorded_again() -> None:
+    def f(a: Any) -> Any:
+        while a > 1.0:
+            a = a / 2.0
+        return a * a
+
+    fast = wg.compile(f, limit=8)
+    points = [1.5, 0.5, 7.0, 15.5, 17.0, 250.0, 3.0, 300.0, 1e9, 5.0, 2.0**70]
+    found = [fast.value_and_grad(x) for x in points]
+
+    assert found == [wg.value_and_grad(f)(x) for x in points]
+    # 4, 8, 16, 32 turns, and one recording for exactly 70.
+    assert fast.info.records == 5
+
+
+def endless_elsewhere(a: Any, b: Any) -> Any:
+    if a > 0.0:
+        while b > a:
+            b = b - a
+    return a * b
+
+
+def int_that_counts_turns(a: Any, b: Any) -> Any:
+    turns = 0
+    while a > 0.5 and turns < 6:
+        a = a / 2.0
+        turns += 1
+    return a * turns + b
+
+
+def list_that_grows(a: Any, b: Any) -> Any:
+    parts = [b]
+    while a > 0.5 and a < 1e3:
+        a = a / 2.0
+        parts = [*parts, a]
+    return sum(parts)
+
+
+def breaks_out_of_a_while_loop(a: Any, b: Any) -> Any:
+    while a > 0.1:
+        a = a / 2.0
+        if a < b or a > 1e3:
+            break
+    return a - b
+
+
+@pytest.mark.parametrize(
+    "f",
+    [endless_elsewhere, int_that_counts_turns, list_that_grows, breaks_out_of_a_while_loop],
+    ids=lambda f: f.__name__,
+)
+def test_a_loop_whose_turns_cannot_be_merged_is_certified(f: Callable[..., Any]) -> None:
+    fast = check_everywhere(f, [point for point in POINTS if np.inf not in point])
+
+    assert fast.info.records > 1
 
 
 def test_an_arm_that_changes_something_runs_only_where_python_takes_it() -> None:
@@ -259,6 +372,85 @@ def test_a_function_that_calls_itself_comes_to_an_end() -> None:
     assert [fast(x) for x in (0.5, 1.5, 3.5, 0.25)] == [countdown(x) for x in (0.5, 1.5, 3.5, 0.25)]
 
 
+def forget_source(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with the same code, of which no source is known."""
+    # Python compares code by its name too, and what is known of the one must not serve the other.
+    code = f.__code__.replace(co_filename="<no source>", co_name=f"{f.__name__}_without_source")
+    bare = FunctionType(code, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
+    bare.__kwdefaults__ = f.__kwdefaults__
+    return bare
+
+
+READ_FROM_BYTECODE = [f for f in MERGED if f is not connectives]
+"""A chain of comparisons is not read from bytecode."""
+
+
+@pytest.mark.parametrize("f", READ_FROM_BYTECODE, ids=lambda f: f.__name__)
+def test_a_function_without_source_is_merged_too(f: Callable[..., Any]) -> None:
+    fast = check_everywhere(forget_source(f))
+
+    assert fast.info.records == 1
+    assert fast.info.variants[0].certificates == 0
+
+
+@pytest.mark.parametrize("f", [connectives, *CERTIFIED], ids=lambda f: f.__name__)
+def test_a_function_without_source_that_cannot_be_merged_is_certified(f: Callable[..., Any]) -> None:
+    fast = check_everywhere(forget_source(f))
+
+    assert all(variant.certificates for variant in fast.info.variants)
+
+
+def test_variables_of_an_enclosing_function_are_read_from_bytecode() -> None:
+    scale = 2.0
+
+    def f(x: Any, *rest: Any, shift: Any = 1.0, **more: Any) -> Any:
+        """Return a number."""
+        a, b = x * scale, x + shift
+        if a > b or (x < -3.0 and not b > 0.0):
+            a, b = b, a
+        return a - b * more["factor"] if rest else np.maximum(a, b, dtype=None)
+
+    fast = wg.compile(forget_source(f))
+    found = [fast(x, *rest, factor=3.0) for x in (-4.0, -1.0, 0.5, 2.0) for rest in ((), (1.0,))]
+
+    assert found == [f(x, *rest, factor=3.0) for x in (-4.0, -1.0, 0.5, 2.0) for rest in ((), (1.0,))]
+
+
+@pytest.mark.parametrize(("table", "one", "two"), [("OPERATORS", "+", "-"), ("COMPARISONS", "<", ">")])
+def test_bytecode_that_is_read_wrongly_is_not_used(
+    table: str, one: str, two: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = forget_source(assign_in_both_arms).__code__
+    known = getattr(function_source, table)
+
+    assert function_source.rebuild_function_node(code) is not None
+    monkeypatch.setitem(known, one, known[two])
+    assert function_source.rebuild_function_node(code) is None
+
+
+def test_zeros_of_both_signs_are_told_apart_in_bytecode() -> None:
+    one, two = ((lambda x: x + 0.0).__code__, (lambda x: x + -0.0).__code__)
+
+    assert ast.unparse(function_source.rebuild_function_node(one) or ast.Module()) == "lambda x: x + 0.0"
+    assert ast.unparse(function_source.rebuild_function_node(two) or ast.Module()) == "lambda x: x + -0.0"
+
+
+def test_instructions_are_those_of_dis() -> None:
+    text = "".join(f"    if x > {k}.5: x = x + {k} * y.a_{k}\n" for k in range(300))
+    long = compile(f"def f(x, y):\n{text}    return x", "<long code>", "exec")
+    modules = [Path(str(module.__file__)) for module in (ast, dis, linecache, function_source)]
+    codes = [compile(path.read_bytes(), "<a module>", "exec", dont_inherit=True) for path in modules]
+    for code in [inner for outer in (long, *codes) for inner in nested_codes(outer)]:
+        wanted = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+        found = list_instructions(code)
+
+        assert [step[:3] for step in found] == [(step.offset, step.opcode, step.opname) for step in wanted]
+        assert [step.argval for step in found] == [step.argval for step in wanted]
+        assert [step.arg for step in found if step.opcode >= dis.HAVE_ARGUMENT] == [
+            step.arg for step in wanted if step.opcode >= dis.HAVE_ARGUMENT
+        ]
+
+
 def test_changed_source_is_not_used() -> None:
     text = "def f(x):\n    return x * 2.0 if x > 0.0 else x\n"
     scope: dict[str, Any] = {}
@@ -266,8 +458,10 @@ def test_changed_source_is_not_used() -> None:
     other = text.replace("2.0", "3.0")
     linecache.cache["<changed source>"] = (len(other), None, other.splitlines(keepends=True), "<changed source>")
 
-    assert make_merging_function(scope["f"]) is None
-    assert wg.compile(scope["f"])(1.0) == 2.0
+    fast = wg.compile(scope["f"])
+
+    assert [fast(1.0), fast(-1.0)] == [2.0, -1.0]
+    assert fast.info.records == 1
 
 
 def test_merged_nodes_are_placed_on_the_line_of_the_branch() -> None:
@@ -279,7 +473,7 @@ def test_merged_nodes_are_placed_on_the_line_of_the_branch() -> None:
     assert where.place.line == assign_in_one_arm.__code__.co_firstlineno + 2
 
 
-def random_function(seed: int) -> Callable[..., Any]:
+def random_function(seed: int, *, with_source: bool = True) -> Callable[..., Any]:
     """Return a function with one to twenty branches: assignments, early returns, loops and helpers."""
     draw = random.Random(seed)
     lines = ["def f(a, b, c):", "    y = a * b", "    z = c - a"]
@@ -307,16 +501,17 @@ def random_function(seed: int) -> Callable[..., Any]:
         else:
             lines += [f"    y = max(y, {one}, -2.0)"]
     text = "\n".join([*lines, "    return y * z", ""])
-    name = f"<branching function {seed}>"
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    name = f"<branching function {seed}, {'its source is' if with_source else 'no source'} at hand>"
+    if with_source:
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     scope: dict[str, Any] = {}
     exec(compile(text, name, "exec"), scope)
     function: Callable[..., Any] = scope["f"]
     return function
 
 
-def check_random_function(seed: int, calls: int) -> None:
-    f = random_function(seed)
+def check_random_function(seed: int, calls: int, *, with_source: bool = True) -> None:
+    f = random_function(seed, with_source=with_source)
     rng = np.random.default_rng(seed)
     fast = wg.compile(f, argnums=(0, 1, 2))
     plain = wg.value_and_grad(f, argnums=(0, 1, 2))
@@ -333,15 +528,17 @@ def check_random_function(seed: int, calls: int) -> None:
     assert fast.info.records == 1, (seed, str(fast.info))
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_random_branching_functions_give_the_answers_of_plain_python(seed: int) -> None:
-    check_random_function(seed, 25)
+@pytest.mark.parametrize("with_source", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_random_branching_functions_give_the_answers_of_plain_python(seed: int, with_source: bool) -> None:
+    check_random_function(seed, 25, with_source=with_source)
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("with_source", [True, False])
 @pytest.mark.parametrize("seed", range(200))
-def test_two_hundred_random_branching_functions_give_the_answers_of_plain_python(seed: int) -> None:
-    check_random_function(1000 + seed, 500)
+def test_two_hundred_random_branching_functions_give_the_answers_of_plain_python(seed: int, with_source: bool) -> None:
+    check_random_function(1000 + seed, 500, with_source=with_source)
 
 
 class Effects:

@@ -939,10 +939,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return answers.values, grads[0] if single else tuple(grads)
 
     def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
-        """Return the recording that answers a call, or its gradient; None if there is none, or if it is not used."""
+        """Return the recording that answers a call, or its gradient; None if there is none.
+
+        Single calls may skip recordings for a while; a batch does not, since a recording answers many rows.
+        """
         cache = self._cache
-        skips = self._budget.skips or any(quick.skips for quick in self._quick_calls.values())
-        if skips or is_disturbed(cache):
+        if is_disturbed(cache):
             return None
         query = _ask_gradient if gradient else RecordedVariant.replay_value
         for entry in cache.quick.get(len(args), ()):
@@ -1121,11 +1123,28 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         is_first = not cache.outside_state.prints and key not in cache.long_calls
         with pause_collection() if is_first else nullcontext():
             recording = self._try_recording(args, kwargs, cache, MAX_FIRST_ROWS if is_first else None)
+            if isinstance(recording, CertifiedRecording):
+                answer = self._answer_by_recording(recording, args, kwargs, f, query, key, call, cache, walk)
+                self._budget.spent += time.thread_time() - began
+                return answer
         if isinstance(recording, LongTraceError):
             cache.long_calls.add(key)
             return self._answer_long_call(args, kwargs, f, query, key, call, cache, walk)
-        if not isinstance(recording, CertifiedRecording):
-            return self._call_after_failure(recording, f, args, kwargs)
+        return self._call_after_failure(recording, f, args, kwargs)
+
+    def _answer_by_recording(
+        self,
+        recording: CertifiedRecording,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        f: Callable[..., Any],
+        query: Query,
+        key: Any,
+        call: CallSignature,
+        cache: VariantCache,
+        walk: FailedWalk,
+    ) -> Any:
+        """Compile a recording, keep it, and answer the call that was recorded."""
         with self._lock:
             self._records += 1
         asks_gradient = f is self._differentiated and returns_real(recording)
@@ -1146,7 +1165,6 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             # A change means that another thread has interfered, so the recording is not kept.
             self._keep_variant(cache, key, variant, walk, args, kwargs)
         answer = query(variant, call.inputs)
-        self._budget.spent += time.thread_time() - began
         return f(*args, **kwargs) if type(answer) is Flip else answer
 
     def _answer_long_call(
@@ -1248,7 +1266,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             warnings.warn(
                 f"{function_name(self._f)}{place} is replayed by the interpreter, not by native code: {reason}",
                 InterpreterWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _warn_once(self, limit: int) -> None:
@@ -1500,7 +1518,7 @@ class BatchSource(Protocol):
     """A compiled function, as batches see it."""
 
     def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
-        """Return the recording that answers a call, or its gradient; None if there is none, or if it is not used."""
+        """Return the recording that answers a call, or its gradient; None if there is none."""
 
 
 class PointTable:
@@ -1571,12 +1589,20 @@ def answer_batch(
     # The rows that have no answer yet; None for all of them.
     left: NDArray[np.intp] | None = None if table.count else np.arange(0)
     rounds = 0
+    misses = waits = 0
     while left is None or len(left):
         row = 0 if left is None else int(left[0])
         args = table.row_arguments(row)
         answer = ask(args)
         is_last = (table.count if left is None else len(left)) == 1
-        variant = None if is_last or rounds == MAX_ROUNDS else source.find_variant(args, gradient=wanted is not None)
+        if is_last or rounds == MAX_ROUNDS or waits:
+            waits -= waits > 0
+            variant = None
+        else:
+            variant = source.find_variant(args, gradient=wanted is not None)
+            # Looking for a recording takes about as long as a call, so rows without one are more and more apart.
+            misses = 0 if variant is not None else min(2 * misses + 1, MAX_SKIPPED_CALLS)
+            waits = misses
         failures = None if variant is None else variant.run_rows(points, left, threads)
         if failures is None or (len(failures) and failures[0] == 0):
             _fill_row(points, row, answer)

@@ -54,7 +54,17 @@ from wiregrad.ir.columns import (
     is_group_label,
     normalize_name,
 )
-from wiregrad.ir.op import CONSTANT, CONSTANT_CODE, INPUT_CODE, TABLE, Op, OperatorMethods, Pattern
+from wiregrad.ir.op import (
+    CONSTANT,
+    CONSTANT_CODE,
+    INPUT_CODE,
+    TABLE,
+    Op,
+    OperatorMethods,
+    Pattern,
+    count_inputs,
+    is_variadic,
+)
 from wiregrad.ir.types_and_kinks import (
     DERIVE_MODE,
     UNKNOWN_TYPE,
@@ -784,7 +794,7 @@ class CircuitRecording:
 
     def _source_starts(self, codes: NDArray[np.uint16], order: list[int] | None) -> NDArray[np.int32]:
         """Return where the sources of each node begin, for the nodes in this order."""
-        arities = np.array([len(op.inputs) for op in TABLE.by_code()])[codes]
+        arities = TABLE.tabulate(count_inputs)[codes]
         if self._arities:
             position = np.arange(len(codes)) if order is None else np.argsort(order)
             arities[position[list(self._arities)]] = list(self._arities.values())
@@ -849,7 +859,7 @@ def _may_kink(code: int) -> bool:
 
 def _variadic_codes() -> NDArray[np.bool_]:
     """Return for each op code whether the op takes any number of wires."""
-    return np.array([op.variadic for op in TABLE.by_code()])
+    return TABLE.tabulate(is_variadic)
 
 
 def _sparse_labels(label_of_node: Mapping[int, LabelT], size: int, order: list[int] | None) -> NodeLabels[LabelT]:

@@ -18,6 +18,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.dtypes import WireType
 from wiregrad.errors import ArityError, DomainError, RecordError, UnknownOpError, short_repr, suggest_name
@@ -354,6 +355,8 @@ class OpTable:
         self._deferred: Callable[[], object] | None = None
         self._is_complete = True
         self._lock = threading.RLock()
+        self._facts: dict[Callable[[Op], Any], NDArray[Any]] = {}
+        """What `tabulate` returned since the table last changed."""
         self.infix: dict[str, Op] = {}
         self.prefix: dict[str, Op] = {}
 
@@ -379,6 +382,7 @@ class OpTable:
                 raise RecordError(f"op {op.name} wants the spelling {spelling!r}, which is {taken.name}'s")
         self._codes[op.name] = len(self._records)
         self._records.append(op)
+        self._facts = {}
         self._aliases.update(dict.fromkeys(op.aliases, op.name))
         self.infix.update(dict.fromkeys(op.infix, op))
         if op.prefix:
@@ -391,6 +395,7 @@ class OpTable:
         if new.name != old.name:
             raise RecordError(f"{old.name} can only be replaced by an op of the same name; got {new.name}")
         self._records[self.code_of(old)] = new
+        self._facts = {}
         return new
 
     def unregister(self, op: Op) -> None:
@@ -398,6 +403,7 @@ class OpTable:
         if not self._records or self._records[-1] is not op:
             raise RecordError(f"only the op registered last can be removed, and that is not {op.name}")
         self._records.pop()
+        self._facts = {}
         del self._codes[op.name]
         for alias in op.aliases:
             del self._aliases[alias]
@@ -478,6 +484,31 @@ class OpTable:
     def by_code(self) -> Sequence[Op]:
         """Return every loaded record at the index of its code; unlike iterating, this loads no other ones."""
         return self._records
+
+    def tabulate(self, read_fact: Callable[[Op], Any]) -> NDArray[Any]:
+        """Return a fact about each loaded op at the index of its code; it is kept until the table changes.
+
+        >>> TABLE.tabulate(count_inputs)[TABLE.code_of(INPUT)]
+        np.int64(0)
+        """
+        # Another thread may change the table, and then keeps other facts from there on.
+        known = self._facts
+        facts = known.get(read_fact)
+        if facts is None:
+            facts = np.array([read_fact(op) for op in tuple(self._records)])
+            facts.flags.writeable = False
+            known[read_fact] = facts
+        return facts
+
+
+def count_inputs(op: Op) -> int:
+    """Return the number of inputs of an op."""
+    return len(op.inputs)
+
+
+def is_variadic(op: Op) -> bool:
+    """Return whether an op takes any number of wires."""
+    return op.variadic
 
 
 TABLE = OpTable()

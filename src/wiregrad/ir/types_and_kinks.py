@@ -133,7 +133,11 @@ def _mark_moving(codes: NDArray[np.uint16], starts: list[int], sources: Sequence
 
 def find_kinked_codes() -> NDArray[np.bool_]:
     """Return for each op code whether the op has kinks."""
-    return np.array([bool(op.kinks) for op in TABLE.by_code()])
+    return TABLE.tabulate(_has_kinks)
+
+
+def _has_kinks(op: Op) -> bool:
+    return bool(op.kinks)
 
 
 MAX_LITERAL_SLOTS = 6

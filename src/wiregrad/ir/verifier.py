@@ -17,7 +17,7 @@ import numpy as np
 from wiregrad.errors import CircuitError, DuplicateNameError, short_repr, suggest_name
 from wiregrad.ir.circuit import CircuitGraph
 from wiregrad.ir.columns import CircuitColumns, NodeLabels, check_name
-from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op
+from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, count_inputs, is_variadic
 from wiregrad.ir.types_and_kinks import MAX_LITERAL_SLOTS, Convention, infer_types
 
 
@@ -56,7 +56,7 @@ def _check_shape(c: CircuitColumns) -> None:
     _require(c.modes is None or len(c.modes) == size, f"{size} nodes need {size} modes")
     if c.modes is not None and np.all(c.codes < len(TABLE.by_code())):
         _require(np.all(c.modes & 3 < len(Convention)), "a mode names a convention that does not exist")
-        limits = np.array([4 << min(len(op.inputs), MAX_LITERAL_SLOTS) for op in TABLE.by_code()])[c.codes]
+        limits = 4 << np.minimum(TABLE.tabulate(count_inputs), MAX_LITERAL_SLOTS)[c.codes]
         _require(np.all(c.modes < limits), "a mode names an input that does not exist")
     _check_labels(c, c.settings)
     _require(
@@ -85,9 +85,9 @@ def _check_order(c: CircuitColumns) -> None:
 
 
 def _check_arity(c: CircuitColumns) -> None:
-    arities = np.array([len(op.inputs) for op in TABLE.by_code()])[c.codes]
+    arities = TABLE.tabulate(count_inputs)[c.codes]
     counts = np.diff(c.starts)
-    variadic = np.array([op.variadic for op in TABLE.by_code()])[c.codes]
+    variadic = TABLE.tabulate(is_variadic)[c.codes]
     wrong = np.flatnonzero((arities != counts) & ~(variadic & (counts > 0)))
     if len(wrong):
         k = int(wrong[0])

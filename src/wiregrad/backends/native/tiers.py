@@ -200,7 +200,7 @@ def _build_while_locked(request: _BuildRequest, began: float, made: float) -> Na
     return NativeProgram(
         entry=code.address,
         initial=_make_buffer(layout.head, buffer_plan.slots, real),
-        inputs=len(circuit.inputs),
+        inputs=len(circuit.input_indices()),
         outputs=len(columns.outputs),
         real=real,
         nodes=int((np.diff(columns.starts) > 0).sum()),

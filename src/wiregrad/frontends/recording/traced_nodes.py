@@ -32,7 +32,7 @@ from wiregrad.frontends.recording.tape import (
 )
 from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.columns import LabelT, NodeLabels, OpSettings
-from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
+from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, count_inputs
 from wiregrad.ir.types_and_kinks import TypeTable, find_kinked_codes, type_of_constant
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import shape_of
@@ -157,7 +157,7 @@ class TracedNodes:
             for position, k, slot in zip(positions.tolist(), nodes.tolist(), slots.tolist(), strict=True)
         ]
         parts = [np.stack([positions, slots, np.array(numbers, np.int64)])]
-        arities = arities_by_code()[self._rows["code"]]
+        arities = TABLE.tabulate(count_inputs)[self._rows["code"]]
         for slot, (source, number) in enumerate((("a", "p"), ("b", "q"))):
             read = (self._rows[source] == LITERAL) & (arities > slot)
             bits, inverse = np.unique(self._rows[number][read].view(np.int64), return_inverse=True)
@@ -281,7 +281,7 @@ class TracedNodes:
         arities = np.zeros(self.size, np.int64)
         arities[self._spread_indices] = 1
         packed = self.where.at(self.offsets[self._packed])
-        packed_arities = arities_by_code()[self._rows["code"]]
+        packed_arities = TABLE.tabulate(count_inputs)[self._rows["code"]]
         arities[packed] = packed_arities
         lengths = self._columns.arities[self._applies]
         arities[self._op_indices] = lengths
@@ -331,7 +331,7 @@ class TracedNodes:
         """Return how each node treats its kinks; None if every mode is 0. A packed row has its op's usual mode."""
         modes = np.zeros(self.size, np.uint8)
         codes = self._rows["code"]
-        choosing = find_kinked_codes()[codes] & (arities_by_code()[codes] == 2)
+        choosing = find_kinked_codes()[codes] & (TABLE.tabulate(count_inputs)[codes] == 2)
         literal = 4 * (self._rows["a"] == LITERAL) + 8 * (self._rows["b"] == LITERAL)
         modes[self.where.at(self.offsets[self._packed])] = np.where(choosing, literal, 0)
         kinked = self._columns.spread_facts([bool(op.kinks) for op in self._columns.ops], bool)
@@ -372,11 +372,6 @@ def order_labels(table: Sequence[LabelT], index: NDArray[np.int64]) -> tuple[tup
     numbers = np.full(len(used), -1, np.int32)
     numbers[order] = np.arange(len(order))
     return tuple([table[k] for k in used[order].tolist()]), numbers[inverse.reshape(-1)]
-
-
-def arities_by_code() -> NDArray[np.int64]:
-    """Return the number of inputs of each op, by op code."""
-    return np.array([len(op.inputs) for op in TABLE.by_code()])
 
 
 def _wire_dtype(array: NDArray[Any]) -> type:

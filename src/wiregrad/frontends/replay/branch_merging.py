@@ -30,6 +30,7 @@ from wiregrad.errors import is_library_file
 from wiregrad.frontends.recording.filled_value import IN_PLACE_FUNCTIONS
 from wiregrad.frontends.recording.tape import STATE
 from wiregrad.frontends.recording.trace_notes import ReplayGuard
+from wiregrad.frontends.recording.user_code import list_instructions
 from wiregrad.frontends.recording.value import (
     DiscreteValue,
     NumpyNumber,
@@ -54,12 +55,17 @@ from wiregrad.frontends.replay.branch_syntax import (
     ReturnStep,
     plan_function,
 )
+from wiregrad.ir import TABLE
 from wiregrad.ops.functions import FUNCTIONS_BY_NUMPY
 
 MAX_ARM_STEPS = 20_000
 """Maximum number of steps that one recording runs in arms that are merged."""
 MAX_ARM_DEPTH = 12
 """Maximum depth of calls inside arms: both arms of a function that calls itself would never end."""
+MIN_LOOP_TURNS = 4
+"""A while loop whose number of turns depends on recorded numbers is recorded with at least so many turns."""
+MAX_LOOP_TURNS = 64
+"""Maximum number of turns of such a loop; all of them are computed in each replay."""
 MAX_CHECKED_ELEMENTS = 1_000
 """Maximum number of elements of a container that an arm may read."""
 PLAIN_TYPES = frozenset([float, int, bool, str, type(None), np.float64, np.bool_, range])
@@ -87,6 +93,7 @@ UPDATE_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "LShift": operator.ilshift,
     "RShift": operator.irshift,
 }
+ORDER_SIGNS = ("<", "<=", ">", ">=")
 DISPATCHER_TYPE = type(np.sum)
 MISSING = object()
 
@@ -136,6 +143,20 @@ def make_merging_function(f: Callable[..., Any]) -> Callable[..., Any] | None:
 
     merged.__name__ = function.__name__
     return merged
+
+
+def compares_numbers(f: Callable[..., Any]) -> bool:
+    """Return whether a function orders numbers and jumps, so that it probably has branches that depend on arguments.
+
+    >>> compares_numbers(lambda x: x if x > 0.0 else -x), compares_numbers(lambda x, name: x if name == "x" else -x)
+    (True, False)
+    """
+    function = f.__func__ if isinstance(f, MethodType) else f
+    if not isinstance(function, FunctionType):
+        return False
+    steps = list_instructions(function.__code__)
+    compared = [step.opname == "COMPARE_OP" and step.argval in ORDER_SIGNS for step in steps]
+    return any(compared) and any(step.opname.startswith("POP_JUMP_") for step in steps)
 
 
 class BranchMerger:
@@ -212,6 +233,8 @@ class BranchMerger:
                 raise CannotMergeError
 
     def _run_loop(self, step: LoopStep, variables: Variables, outside: Mapping[str, Any]) -> BlockEnd | None:
+        if step.target is None and self._unroll_loop(step, variables, outside):
+            return None
         for item in self._iterate(step, variables, outside):
             if step.target is not None:
                 self._assign(step.target, item, variables)
@@ -221,6 +244,50 @@ class BranchMerger:
             if end is not None and end is not NEXT_TURN:
                 return end
         return None
+
+    def _unroll_loop(self, step: LoopStep, variables: Variables, outside: Mapping[str, Any]) -> bool:
+        """Record a while loop as a fixed number of turns, which serves all smaller numbers; return whether it can be.
+
+        A turn counts where the condition holds. Where it does not hold, nothing changes, so it does not hold in later
+        turns either. After the last turn the condition is certified.
+        """
+        if self._arms or step.body.ends[0] != FALLS:
+            return False
+        try:
+            with self._merge():
+                after, condition = self._run_turns(step, dict(variables), outside)
+        except CannotMergeError:
+            return False
+        variables.clear()
+        variables.update(after)
+        return not self._find_truth(condition, step.anchor, outside)
+
+    def _run_turns(self, step: LoopStep, variables: Variables, outside: Mapping[str, Any]) -> tuple[Variables, Any]:
+        """Return the variables after some turns of a loop, and its condition then, which does not hold."""
+        turns = 0
+        wanted = MIN_LOOP_TURNS
+        condition = self._evaluate(step.source, variables, outside)
+        while turns < wanted or bool(condition._data):
+            if turns >= MAX_LOOP_TURNS:
+                raise CannotMergeError
+            variables = self._run_turn(condition, step, variables, outside)
+            condition = self._evaluate(step.source, variables, outside)
+            if not _is_recorded_condition(condition):
+                raise CannotMergeError
+            turns += 1
+            wanted = max(wanted, 1 << (turns - 1).bit_length())
+        return variables, condition
+
+    def _run_turn(self, condition: Any, step: LoopStep, before: Variables, outside: Mapping[str, Any]) -> Variables:
+        """Run the body of a loop once; return the variables after it where a condition holds, else those before it."""
+        if not _is_recorded_condition(condition):
+            raise CannotMergeError
+        after = dict(before)
+        self._run_block(step.body, 0, after, outside)
+        joined: Variables = self._run_anchored(
+            lambda: self._join_variables(condition, step, after, before, outside), step.anchor, outside
+        )
+        return joined
 
     def _iterate(self, step: LoopStep, variables: Variables, outside: Mapping[str, Any]) -> Iterator[Any]:
         if step.target is not None:
@@ -307,7 +374,12 @@ class BranchMerger:
         return joined
 
     def _join_variables(
-        self, condition: Any, step: BranchStep, body: Variables, orelse: Variables, outside: Mapping[str, Any]
+        self,
+        condition: Any,
+        step: BranchStep | LoopStep,
+        body: Variables,
+        orelse: Variables,
+        outside: Mapping[str, Any],
     ) -> Variables:
         joined: Variables = {}
         for name in dict.fromkeys([*body, *orelse]):
@@ -338,7 +410,7 @@ class BranchMerger:
                 raise CannotMergeError
             self._has_mixed = True
             in_python = False
-        chosen = np.where(condition, one, two)
+        chosen = TABLE["where"](condition, one, two)
         return as_python_number(chosen) if in_python else chosen
 
     def _evaluate(self, fragment: Fragment, variables: Variables, outside: Mapping[str, Any]) -> Any:
@@ -346,13 +418,19 @@ class BranchMerger:
         values = [self._read(name, variables) for name in fragment.names]
         if not fragment.is_plain:
             self._give_up()
+        if fragment.outer_names or fragment.chains or not SCALAR_TYPES.issuperset(map(type, values)):
+            self._check_things(fragment, values, outside)
+        helpers = self._helpers if fragment.takes_helpers else ()
+        return FunctionType(fragment.code, outside)(*values, *helpers)  # type: ignore[arg-type]
+
+    def _check_things(self, fragment: Fragment, values: list[Any], outside: Mapping[str, Any]) -> None:
+        """Give up if an expression reads anything that may run code."""
         things = _list_things(fragment, dict(zip(fragment.names, values, strict=True)), outside)
         if things is None or not all(self._is_plain(thing) for thing in things):
             self._give_up()
         if self._has_mixed and any(type(thing) in CONTAINER_TYPES for thing in things):
             # A NumPy number times a list is an array; a Python float times a list is an error.
             self._note_difference()
-        return FunctionType(fragment.code, outside)(*values, *self._helpers)  # type: ignore[arg-type]
 
     def _is_plain(self, thing: Any) -> bool:
         """Return whether reading, calling or computing with something changes nothing; calls are checked apart."""
@@ -390,7 +468,7 @@ class BranchMerger:
 
     def _run_anchored(self, task: Callable[[], Any], anchor: Fragment, outside: Mapping[str, Any]) -> Any:
         """Run a task so that what it records is placed on the line of an anchor."""
-        return FunctionType(anchor.code, outside)(task, *self._helpers)  # type: ignore[arg-type]
+        return FunctionType(anchor.code, outside)(task)  # type: ignore[arg-type]
 
     def choose(self, condition: Any, body: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
         """Return what `body() if condition else orelse()` is."""
@@ -471,9 +549,12 @@ class BranchMerger:
 
 def _trust_plan(plan: FunctionPlan) -> None:
     """Note that the fragments of a function test no identities: the function has no plan if it does."""
-    guard = STATE.tape.guard if STATE.tape is not None else None
-    if guard is not None and guard.identity_scan is not None:
-        guard.identity_scan.trust_codes(plan.codes)
+    tape = STATE.tape
+    if tape is None or tape.guard is None or tape.guard.identity_scan is None:
+        return
+    tape.guard.identity_scan.trust_codes(plan.codes)
+    if tape.notes.recorded_sites is not None:
+        tape.notes.recorded_sites.columns.trust_codes(plan.codes)
 
 
 def _is_indifferent_function(function: Any) -> bool:

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CodeType, FunctionType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from wiregrad.frontends.recording.user_code import find_questions
-from wiregrad.frontends.replay.function_source import FunctionNode, find_function_node, walk_syntax
+from wiregrad.frontends.replay.function_source import FunctionNode, find_function_node
 
 CALL_NAME = "_wiregrad_call"
 CHOOSE_NAME = "_wiregrad_choose"
@@ -37,18 +37,30 @@ REFLECTIVE_BUILTINS = frozenset(
 INDIFFERENT_BUILTINS = frozenset(["abs", "min", "max", "range", "len", "sum", "float", "enumerate", "zip", "reversed"])
 """Builtins that give the same number for a Python float and a NumPy number."""
 INDIFFERENT_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-ARM_EXPRESSIONS = (
-    *(ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.Call, ast.keyword),
-    *(ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.Dict, ast.ListComp, ast.GeneratorExp),
-    *(ast.comprehension, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
+ARM_EXPRESSIONS = frozenset(
+    [
+        *(ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.Call, ast.keyword),
+        *(ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.Dict, ast.ListComp, ast.GeneratorExp),
+        ast.comprehension,
+    ]
 )
 """Syntax that changes nothing by itself; what its operators and calls do is checked when it runs."""
+
+TARGET_KINDS = (ast.Name, ast.Tuple, ast.List)
+"""What assignments to variables consist of."""
+CHILD_FIELDS = {
+    kind: tuple([name for name in kind._fields if name not in ("ctx", "op", "ops")])
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST) and kind is not ast.Constant
+}
+"""The fields of syntax that may hold more syntax, without operators and contexts."""
 
 FIRST_PLACE: dict[str, Any] = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
 """The place of syntax that leaves no trace in the code."""
 
 REFUSED_SYNTAX = (ast.Lambda, ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
 """Functions inside, and what needs the frame of the function."""
+NodeT = TypeVar("NodeT", bound=ast.AST)
 SyntaxParts = defaultdict[type[ast.AST], list[Any]]
 """Nodes of a syntax tree by their class."""
 
@@ -64,7 +76,7 @@ class UnplannedSyntaxError(Exception):
 
 @dataclass(eq=False)
 class Fragment:
-    """An expression that is compiled as a function of the local variables it reads, followed by the helpers."""
+    """An expression that is compiled as a function of the local variables it reads, and of the helpers it calls."""
 
     names: tuple[str, ...]
     outer_names: tuple[str, ...]
@@ -75,6 +87,8 @@ class Fragment:
     """The attributes that it reads: a variable and the names after it."""
     is_plain: bool
     """Whether it may be part of an arm that is merged."""
+    takes_helpers: bool = False
+    """Whether the helpers are among its parameters."""
     code: CodeType = field(init=False)
     """Set when all expressions of the function are known."""
 
@@ -230,17 +244,18 @@ class _PlanWriter:
         self._fragments: list[Fragment] = []
         self._lambdas: list[ast.expr] = []
         """The syntax of each fragment."""
+        self._parts = SyntaxParts(list)
+        """The parts of all statements that have been read."""
 
     def write_plan(self) -> FunctionPlan:
         node = self._node
         if isinstance(node, ast.Lambda):
-            statements: list[ast.stmt] = [ast.copy_location(ast.Return(node.body), node.body)]
+            statements: list[ast.stmt] = [place_at(ast.Return(node.body), node.body)]
         else:
             statements = node.body
-        parts = _group_parts(statements)
-        _check_names(parts)
-        indifferent = _are_indifferent(parts, self._locals)
         body = self._write_block(statements)
+        _check_names(self._parts)
+        indifferent = _are_indifferent(self._parts, self._locals)
         self._compile_fragments()
         return FunctionPlan(body, tuple(fragment.code for fragment in self._fragments), indifferent)
 
@@ -262,11 +277,13 @@ class _PlanWriter:
             case ast.Pass() | ast.Expr(value=ast.Constant()):
                 step = None
             case ast.Assign(targets=targets, value=value):
-                step = AssignStep(self._write_fragment(value), tuple(map(_check_target, targets)))
+                step = AssignStep(self._write_fragment(value), tuple(map(self._read_target, targets)))
             case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
-                step = AssignStep(self._write_fragment(value), (target,))
+                step = AssignStep(self._write_fragment(value), (self._read_target(target),))
             case ast.AugAssign(target=ast.Name() as target):
-                step = AssignStep(self._write_fragment(_write_update(node, target)), (target,))
+                self._add_parts(_group_parts([node]))
+                update = _write_update(node, target)
+                step = AssignStep(self._add_fragment(_group_parts([update]), update, takes_helpers=True), (target,))
             case ast.Return(value=value):
                 step = ReturnStep(None if value is None else self._write_fragment(value))
             case ast.Raise():
@@ -274,58 +291,95 @@ class _PlanWriter:
             case ast.Break() | ast.Continue():
                 step = LeaveStep(isinstance(node, ast.Break))
             case ast.If(test=test, body=body, orelse=orelse):
+                self._parts[ast.If].append(node)
                 blocks = self._write_block(body), self._write_block(orelse)
                 step = BranchStep(self._write_fragment(test, is_test=True), self._write_anchor(test), *blocks)
             case ast.While(test=test, body=body, orelse=[]):
-                step = LoopStep(self._write_fragment(test), self._write_anchor(test), None, self._write_block(body))
+                self._parts[ast.While].append(node)
+                source = self._write_fragment(test, is_test=True)
+                step = LoopStep(source, self._write_anchor(test), None, self._write_block(body))
             case ast.For(target=target, iter=source, body=body, orelse=[]):
                 block = self._write_block(body)
-                step = LoopStep(self._write_fragment(source), self._write_anchor(source), _check_target(target), block)
+                step = LoopStep(
+                    self._write_fragment(source), self._write_anchor(source), self._read_target(target), block
+                )
             case _:
                 _refuse(node)
         return step
 
+    def _read_target(self, target: ast.expr) -> ast.expr:
+        """Return a target that consists of variables; raise if it has elements or attributes."""
+        parts = SyntaxParts(list, {ast.Name: [target]}) if type(target) is ast.Name else _group_parts([target])
+        for kind in parts:
+            if kind not in TARGET_KINDS:
+                _refuse(target)
+        self._add_parts(parts)
+        return target
+
+    def _add_parts(self, parts: SyntaxParts) -> None:
+        for kind, nodes in parts.items():
+            self._parts[kind] += nodes
+
     def _write_anchor(self, test: ast.expr) -> Fragment:
-        function = ast.copy_location(ast.Name(ANCHORED_NAME, ast.Load()), test)
+        function = place_at(ast.Name(ANCHORED_NAME, ast.Load()), test)
         fragment = Fragment((ANCHORED_NAME,), outer_names=(), bare_names=(), chains=(), is_plain=True)
-        return self._add_fragment(fragment, ast.copy_location(ast.Call(function, [], []), test))
+        self._add_lambda(fragment, place_at(ast.Call(function, [], []), test))
+        return fragment
 
     def _write_fragment(self, expression: ast.expr, *, is_test: bool = False) -> Fragment:
         parts = _group_parts([expression])
+        self._add_parts(parts)
+        body = expression
+        if _needs_helpers(parts, is_test=is_test):
+            writer = _FragmentWriter()
+            body = writer.write_test(expression) if is_test else writer.visit(expression)
+        return self._add_fragment(parts, body, takes_helpers=body is not expression)
+
+    def _add_fragment(self, parts: SyntaxParts, body: ast.expr, *, takes_helpers: bool) -> Fragment:
+        """Add the fragment of an expression with these parts; `body` is how it is compiled."""
         reads = _find_reads(parts)
         if not reads.stored.isdisjoint(self._locals):
-            _refuse(expression)
-        not_outer = self._locals | reads.stored
+            _refuse(body)
+        not_outer = self._locals | reads.stored if reads.stored else self._locals
         fragment = Fragment(
-            names=tuple(name for name in reads.names if name in self._locals),
-            outer_names=tuple(name for name in reads.names if name not in not_outer),
-            bare_names=tuple(name for name in reads.bare_names if name not in reads.stored),
+            names=tuple([name for name in reads.names if name in self._locals]),
+            outer_names=tuple([name for name in reads.names if name not in not_outer]),
+            bare_names=tuple([name for name in reads.bare_names if name not in reads.stored]),
             chains=tuple(reads.chains),
-            is_plain=all(issubclass(kind, ARM_EXPRESSIONS) for kind in parts),
+            is_plain=parts.keys() <= ARM_EXPRESSIONS,
+            takes_helpers=takes_helpers,
         )
-        if is_test:
-            return self._add_fragment(fragment, _FragmentWriter().write_test(expression))
-        is_rewritten = ast.Call in parts or ast.IfExp in parts
-        return self._add_fragment(fragment, _FragmentWriter().visit(expression) if is_rewritten else expression)
-
-    def _add_fragment(self, fragment: Fragment, body: ast.expr) -> Fragment:
-        parameters = [ast.arg(name, **FIRST_PLACE) for name in (*fragment.names, *HELPER_NAMES)]
-        arguments = ast.arguments([], parameters, None, [], [], None, [])
-        self._lambdas.append(ast.copy_location(ast.Lambda(arguments, body), body))
-        self._fragments.append(fragment)
+        self._add_lambda(fragment, body)
         return fragment
+
+    def _add_lambda(self, fragment: Fragment, body: ast.expr) -> None:
+        helpers = HELPER_NAMES if fragment.takes_helpers else ()
+        parameters = [ast.arg(name, **FIRST_PLACE) for name in (*fragment.names, *helpers)]
+        arguments = ast.arguments([], parameters, None, [], [], None, [])
+        self._lambdas.append(place_at(ast.Lambda(arguments, body), body))
+        self._fragments.append(fragment)
+
+
+def place_at(node: NodeT, other: ast.expr | ast.stmt) -> NodeT:
+    """Return a node, after it was put at the place of another one; `ast.copy_location` takes three times as long."""
+    place: Any = node
+    place.lineno = other.lineno
+    place.col_offset = other.col_offset
+    place.end_lineno = other.end_lineno
+    place.end_col_offset = other.end_col_offset
+    return node
 
 
 def _refuse(node: ast.AST) -> NoReturn:
     raise UnplannedSyntaxError(type(node).__name__)
 
 
-def _check_target(target: ast.expr) -> ast.expr:
-    """Return a target that consists of variables; raise if it has elements or attributes."""
-    for part in ast.walk(target):
-        if not isinstance(part, ast.Name | ast.Tuple | ast.List | ast.expr_context):
-            _refuse(part)
-    return target
+def _needs_helpers(parts: SyntaxParts, *, is_test: bool) -> bool:
+    """Return whether an expression with these parts may call the merger."""
+    if ast.Call in parts or ast.IfExp in parts:
+        return True
+    has_connectives = ast.BoolOp in parts or ast.UnaryOp in parts
+    return is_test and (has_connectives or any(len(part.ops) > 1 for part in parts.get(ast.Compare, ())))
 
 
 def _check_names(parts: SyntaxParts) -> None:
@@ -353,10 +407,19 @@ def _is_reserved(name: str) -> bool:
 
 
 def _group_parts(nodes: Iterable[ast.AST]) -> SyntaxParts:
-    """Return everything in some nodes by its class."""
+    """Return everything in some nodes but operators and contexts, by its class."""
     parts = SyntaxParts(list)
-    for part in walk_syntax(nodes):
-        parts[type(part)].append(part)
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        parts[kind].append(node)
+        for name in CHILD_FIELDS.get(kind, ()):
+            part = getattr(node, name, None)
+            if type(part) is list:
+                stack += [item for item in part if isinstance(item, ast.AST)]
+            elif isinstance(part, ast.AST):
+                stack.append(part)
     return parts
 
 
@@ -392,10 +455,10 @@ def _find_reads(parts: SyntaxParts) -> _Reads:
 
 def _write_update(node: ast.AugAssign, target: ast.Name) -> ast.expr:
     """Return `x += y` as a call of the merger, which updates in place only what may be."""
-    operator_name = ast.copy_location(ast.Constant(type(node.op).__name__), node)
-    read = ast.copy_location(ast.Name(target.id, ast.Load()), target)
-    function = ast.copy_location(ast.Name(UPDATE_NAME, ast.Load()), node)
-    return ast.copy_location(ast.Call(function, [operator_name, read, node.value], []), node)
+    operator_name = place_at(ast.Constant(type(node.op).__name__), node)
+    read = place_at(ast.Name(target.id, ast.Load()), target)
+    function = place_at(ast.Name(UPDATE_NAME, ast.Load()), node)
+    return place_at(ast.Call(function, [operator_name, read, node.value], []), node)
 
 
 def _find_chain(attribute: ast.Attribute) -> tuple[str, ...]:
@@ -425,8 +488,10 @@ def _are_indifferent(parts: SyntaxParts, local_names: frozenset[str]) -> bool:
 
 def _is_container(part: ast.expr) -> bool:
     """Return whether an expression is a list or the like, which NumPy numbers turn into arrays."""
-    is_range = isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "range"
-    return is_range or isinstance(part, ast.List | ast.Tuple | ast.ListComp)
+    kind = type(part)
+    if kind is ast.Call and isinstance(part, ast.Call):
+        return isinstance(part.func, ast.Name) and part.func.id == "range"
+    return kind is ast.List or kind is ast.Tuple or kind is ast.ListComp
 
 
 def _tells_classes(name: str) -> bool:
@@ -437,8 +502,9 @@ def _is_indifferent_operator(part: ast.BinOp | ast.AugAssign) -> bool:
     exponent = part.right if isinstance(part, ast.BinOp) else part.value
     if _is_container(exponent) or (isinstance(part, ast.BinOp) and _is_container(part.left)):
         return False
-    is_whole_power = isinstance(exponent, ast.Constant) and type(exponent.value) is int
-    return isinstance(part.op, INDIFFERENT_OPERATORS) or (isinstance(part.op, ast.Pow) and is_whole_power)
+    if type(part.op) in INDIFFERENT_OPERATORS:
+        return True
+    return isinstance(part.op, ast.Pow) and isinstance(exponent, ast.Constant) and type(exponent.value) is int
 
 
 def _find_tests(parts: SyntaxParts) -> Iterator[int]:
@@ -459,13 +525,14 @@ class _FragmentWriter(ast.NodeVisitor):
     def generic_visit(self, node: ast.AST) -> ast.AST:
         """Return a node with its parts rewritten; the node itself if that changes nothing."""
         changes: dict[str, Any] = {}
-        for name, part in vars(node).items():
-            if isinstance(part, ast.AST):
-                new: Any = self.visit(part)
-                is_changed = new is not part
-            elif type(part) is list:
-                new = [self.visit(item) if isinstance(item, ast.AST) else item for item in part]
+        for name in CHILD_FIELDS.get(type(node), ()):
+            part = getattr(node, name, None)
+            if type(part) is list:
+                new: Any = [self.visit(item) if isinstance(item, ast.AST) else item for item in part]
                 is_changed = any(map(operator.is_not, new, part))
+            elif isinstance(part, ast.AST) and type(part) is not ast.Name:
+                new = self.visit(part)
+                is_changed = new is not part
             else:
                 continue
             if is_changed:
@@ -477,9 +544,9 @@ class _FragmentWriter(ast.NodeVisitor):
         if isinstance(node.func, ast.Name) and node.func.id in HELPER_NAMES:
             return rewritten
         assert isinstance(rewritten, ast.Call)
-        helper = ast.copy_location(ast.Name(CALL_NAME, ast.Load()), node)
+        helper = place_at(ast.Name(CALL_NAME, ast.Load()), node)
         arguments = [rewritten.func, *rewritten.args]
-        return ast.copy_location(ast.Call(helper, arguments, rewritten.keywords), node)
+        return place_at(ast.Call(helper, arguments, rewritten.keywords), node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         arms = [self.visit(node.body), self.visit(node.orelse)]
@@ -490,8 +557,8 @@ class _FragmentWriter(ast.NodeVisitor):
         if isinstance(node, ast.BoolOp):
             return self._write_connective(node, node.values)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            helper = ast.copy_location(ast.Name(NEGATE_NAME, ast.Load()), node)
-            return ast.copy_location(ast.Call(helper, [self.write_test(node.operand)], []), node)
+            helper = place_at(ast.Name(NEGATE_NAME, ast.Load()), node)
+            return place_at(ast.Call(helper, [self.write_test(node.operand)], []), node)
         if isinstance(node, ast.Compare) and len(node.ops) > 1:
             return self._write_chain(node)
         rewritten: ast.expr = self.visit(node)
@@ -501,7 +568,7 @@ class _FragmentWriter(ast.NodeVisitor):
         first = self.write_test(values[0])
         if len(values) == 1:
             return first
-        is_or = ast.copy_location(ast.Constant(isinstance(node.op, ast.Or)), node)
+        is_or = place_at(ast.Constant(isinstance(node.op, ast.Or)), node)
         return self._write_helper(CONNECT_NAME, node, [first, is_or], [self._write_connective(node, values[1:])])
 
     def _write_chain(self, node: ast.Compare) -> ast.expr:
@@ -511,14 +578,14 @@ class _FragmentWriter(ast.NodeVisitor):
             return rewritten
         operands = [node.left, *node.comparators]
         pairs: list[ast.expr] = [
-            ast.copy_location(ast.Compare(operands[k], [op], [operands[k + 1]]), node) for k, op in enumerate(node.ops)
+            place_at(ast.Compare(operands[k], [op], [operands[k + 1]]), node) for k, op in enumerate(node.ops)
         ]
-        return self._write_connective(ast.copy_location(ast.BoolOp(ast.And(), pairs), node), pairs)
+        return self._write_connective(place_at(ast.BoolOp(ast.And(), pairs), node), pairs)
 
     def _write_helper(self, name: str, node: ast.expr, arguments: list[ast.expr], arms: Sequence[ast.expr]) -> ast.expr:
         """Return a call of the merger, with expressions that it evaluates as functions without arguments."""
         functions: list[ast.expr] = [
-            ast.copy_location(ast.Lambda(ast.arguments([], [], None, [], [], None, []), arm), arm) for arm in arms
+            place_at(ast.Lambda(ast.arguments([], [], None, [], [], None, []), arm), arm) for arm in arms
         ]
-        helper = ast.copy_location(ast.Name(name, ast.Load()), node)
-        return ast.copy_location(ast.Call(helper, [*arguments, *functions], []), node)
+        helper = place_at(ast.Name(name, ast.Load()), node)
+        return place_at(ast.Call(helper, [*arguments, *functions], []), node)

@@ -11,7 +11,6 @@ in any other way (`getattr(np, name)`, `xp = np`) *escapes*, and then every name
 
 from __future__ import annotations
 
-import dis
 import operator
 import re
 import sys
@@ -33,7 +32,7 @@ from numpy.typing import NDArray
 
 from wiregrad.errors import short_repr
 from wiregrad.frontends.recording.arguments import member_slots
-from wiregrad.frontends.recording.user_code import list_instructions
+from wiregrad.frontends.recording.user_code import CodeStep, list_instructions
 
 KNOWN_PACKAGES = (
     *("numpy", "wiregrad", "scipy.fft", "scipy.integrate", "scipy.interpolate", "scipy.linalg", "scipy.ndimage"),
@@ -264,12 +263,18 @@ class _ReadCollector:
         self.names.update(code.co_names, texts)
         self.escaping.update(texts)
         steps = [step for step in list_instructions(code) if step.opname not in IGNORED_OPCODES]
-        for index, step in enumerate(steps):
+        known = set[tuple[Any, ...]]()
+        for index, (step, following) in enumerate(zip(steps, [*steps[1:], None], strict=True)):
+            # Most pairs of instructions occur several times; before an import there are others.
+            pair = (step.opcode, step.arg, following and (following.opcode, following.arg))
+            if pair in known and step.opname != "IMPORT_NAME":
+                continue
+            known.add(pair)
             self._add_instruction(steps, index)
-            self._add_loads(step, steps[index + 1] if index + 1 < len(steps) else None)
+            self._add_loads(step, following)
             self.mutates = self.mutates or _writes_around(step, code)
 
-    def _add_instruction(self, steps: list[dis.Instruction], index: int) -> None:
+    def _add_instruction(self, steps: list[CodeStep], index: int) -> None:
         """Add the globals, imports and writes of an instruction."""
         step = steps[index]
         if step.opname in GLOBAL_READ_OPCODES or step.opname in GLOBAL_WRITE_OPCODES:
@@ -283,7 +288,7 @@ class _ReadCollector:
         self.makes_classes = self.makes_classes or step.opname == "LOAD_BUILD_CLASS"
         self.mutates = self.mutates or step.opname in WRITE_OPCODES or _is_in_place(step)
 
-    def _add_loads(self, step: dis.Instruction, following: dis.Instruction | None) -> None:
+    def _add_loads(self, step: CodeStep, following: CodeStep | None) -> None:
         """Add the variables that an instruction loads; they escape unless the next one reads an attribute."""
         *others, last = _loaded_names(step)
         self.escaping.update(others)
@@ -318,17 +323,17 @@ def nested_codes(code: CodeType) -> Iterator[CodeType]:
         stack += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
-def _is_in_place(step: dis.Instruction) -> bool:
+def _is_in_place(step: CodeStep) -> bool:
     """Return whether an instruction is one of `+=`, `|=` and the like."""
     return step.opname == "BINARY_OP" and step.argrepr.endswith("=")
 
 
-def _writes_around(step: dis.Instruction, code: CodeType) -> bool:
+def _writes_around(step: CodeStep, code: CodeType) -> bool:
     """Return whether an instruction assigns to a variable of an enclosing function."""
     return step.opname in ("STORE_DEREF", "DELETE_DEREF") and step.argval in code.co_freevars
 
 
-def _loaded_names(step: dis.Instruction) -> list[str]:
+def _loaded_names(step: CodeStep) -> list[str]:
     """Return the variables or the attribute that an instruction loads; the one on top of the stack is last."""
     if step.opname in ATTRIBUTE_READ_OPCODES:
         return [_attribute_name(step)]
@@ -338,11 +343,11 @@ def _loaded_names(step: dis.Instruction) -> list[str]:
     return [""]
 
 
-def _attribute_name(step: dis.Instruction) -> str:
+def _attribute_name(step: CodeStep) -> str:
     return str(step.argval)
 
 
-def _import_level(steps: list[dis.Instruction], index: int) -> int:
+def _import_level(steps: list[CodeStep], index: int) -> int:
     """Return the number of leading dots of an import statement; -1 if unknown."""
     level = steps[index - 2].argval if index >= 2 else None
     return level if type(level) is int else -1

@@ -17,6 +17,7 @@ that the text does not cover have no parser.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from math import prod
@@ -41,6 +42,7 @@ from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.session import RecordingSession, data_of, settle_results
 from wiregrad.frontends.recording.tape import STATE, Tape
 from wiregrad.frontends.recording.trace import (
+    LongTraceError,
     TracedFunction,
     TraceWriter,
     copy_read_only,
@@ -49,7 +51,7 @@ from wiregrad.frontends.recording.trace import (
     run_traced,
 )
 from wiregrad.frontends.recording.value import OUTSIDE_VALUE_REASON, Value, is_python_number, wrap_node
-from wiregrad.frontends.replay.branch_merging import make_merging_function
+from wiregrad.frontends.replay.branch_merging import compares_numbers, make_merging_function
 from wiregrad.ir import Certificate, CircuitGraph
 from wiregrad.ir.certificates import have_same_bits
 from wiregrad.ops.functions.registry import FilledMemory
@@ -251,27 +253,43 @@ def certify(
 ) -> CertifiedRecording:
     """Run a function once and return its recording; raises `NotReplayableError`, or what the function raises.
 
-    With `keep=False` the recording has results but no circuit. With `merge`, a function that took branches is recorded
-    again by its steps, which changes nothing: both arms of a branch are recorded if they only compute numbers. That
-    recording counts only if it gives what the function returned. With `max_rows`, `LongTraceError` is raised after
-    about that many nodes.
+    With `keep=False` the recording has results but no circuit. With `merge`, a function with branches is recorded by
+    its steps, which changes nothing: both arms of a branch are recorded if they only compute numbers. That recording
+    counts only if it gives what the function returns. Comparisons in the code tell that a function has branches;
+    otherwise it is recorded itself first. With `max_rows`, `LongTraceError` is raised after about that many nodes.
 
     >>> recording = certify(lambda x: x * x if x > 0 else -x, (3.0,), {}, merge=False)
     >>> recording.results, [check.outcome for check in recording.checks]
     ([9.0], [True])
     """
+    merged = None
+    if keep and merge and compares_numbers(f):
+        # If it has many nodes, the function itself tells whether it is too long.
+        with suppress(LongTraceError):
+            merged = _run_merged(f, args, kwargs, max_rows and max_rows // 2)
+            merge = False
+    if merged is not None and _have_same_results(merged.results, _list_results(*_run_on_rows(f, args, kwargs))):
+        return merged.write_recording()
+    # A function that was merged has no effects, so it may run once more. Ops in C may round another way.
     run = _run_certified(f, f, args, kwargs, keep=keep, max_rows=max_rows)
-    merging = make_merging_function(f) if merge and run.checks else None
+    if merge and run.has_certificates:
+        merged = _run_merged(f, args, kwargs, None)
+    is_merged = merged is not None and _have_same_results(merged.results, run.results)
+    return merged.write_recording() if merged is not None and is_merged else run.write_recording()
+
+
+def _run_merged(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], max_rows: int | None
+) -> _CertifiedRun | None:
+    """Run the steps of a function, which changes nothing; None if its branches cannot be merged."""
+    merging = make_merging_function(f)
     if merging is None:
-        return run.write_recording()
+        return None
     try:
-        merged = _run_certified(f, merging, args, kwargs, keep=True)
-        if merged.leak is None and _have_same_results(merged.results, run.results):
-            return merged.write_recording()
+        merged = _run_certified(f, merging, args, kwargs, keep=True, max_rows=max_rows)
     except Exception:
-        # The branches of f cannot be merged. Nothing has happened but that f has run.
-        return run.write_recording()
-    return run.write_recording()
+        return None
+    return merged if merged.leak is None else None
 
 
 def _have_same_results(one: Sequence[Any], two: Sequence[Any]) -> bool:
@@ -293,7 +311,6 @@ class _CertifiedRun:
     args: Sequence[Any]
     kwargs: dict[str, Any]
     traced: TracedFunction
-    checks: list[Certificate]
     results: list[Any]
     """The leaves of the result, as plain numbers and arrays."""
     is_kept: bool
@@ -303,12 +320,17 @@ class _CertifiedRun:
         """Why the recording must not be replayed; None if it may be."""
         return self.traced.guard.leak or ("it registers a hook on a value" if self.traced.tape.hooks else None)
 
+    @property
+    def has_certificates(self) -> bool:
+        """Whether Python was steered by a recorded number, perhaps by one that depends on no input."""
+        return self.is_kept and bool(self.traced.guard.certificates)
+
     def write_recording(self) -> CertifiedRecording:
         """Return the recording with its circuit."""
         traced = self.traced
         tape = traced.tape
         moving = tuple(k for k, result in enumerate(traced.results) if _is_output(result, tape))
-        checks = self.checks
+        checks = _needed_checks(traced) if self.is_kept else []
         values = [wrap_node(tape, check.node, tape.value_at(check.node)) for check in checks]
         circuit = None
         if self.is_kept and (moving or checks):
@@ -349,14 +371,13 @@ def _run_certified(
     _check_tree(traced.tree)
     for result in traced.results:
         _is_output(result, traced.tape)
-    checks = _needed_checks(traced) if keep else []
     guard = traced.guard
     if guard.late_identity_test is not None:
         raise NotReplayableError(guard.late_identity_test)
     if traced.tape.leaves or guard.refusal:
         raise NotReplayableError(guard.refusal or OUTSIDE_VALUE_REASON)
     results = [_plain_leaf(result) for result in traced.results]
-    return _CertifiedRun(f, args, kwargs, traced, checks, results, keep)
+    return _CertifiedRun(f, args, kwargs, traced, results, keep)
 
 
 def run_eagerly(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -365,6 +386,12 @@ def run_eagerly(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
     >>> run_eagerly(lambda x: [x * x, "text"], (3.0,), {})
     [9.0, 'text']
     """
+    results, tree = _run_on_rows(f, args, kwargs)
+    return unflatten(tree, _list_results(results, tree))
+
+
+def _run_on_rows(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], ContainerTree]:
+    """Return the leaves of what a function returns, and their structure; only rows are recorded."""
     session = RecordingSession()
     filled_before = FilledMemory.count
     with STATE.record_on(session.tape), np.errstate(all="ignore"):
@@ -374,8 +401,13 @@ def run_eagerly(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
         results, tree = flatten(settle_results(result, filled_before))
     for leaf in results:
         _is_output(leaf, session.tape)
+    return results, tree
+
+
+def _list_results(results: Sequence[Any], tree: ContainerTree) -> list[Any]:
+    """Return leaves of a result as plain numbers and arrays; raise if it cannot be replayed."""
     _check_tree(tree)
-    return unflatten(tree, [_plain_leaf(leaf) for leaf in results])
+    return [_plain_leaf(leaf) for leaf in results]
 
 
 def _lift_eagerly(session: RecordingSession, leaf: Any) -> Any:
