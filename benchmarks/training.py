@@ -1,4 +1,4 @@
-"""Training steps of networks made of `wg.nn`: the gradient and Adam's update in one compiled call, beside other frameworks.
+"""Training steps of networks made of `wg.nn`, beside other frameworks: gradient and Adam's update in one compiled call.
 
 The networks are those of `training_steps`, in float32: a dense network 784-512-256-10, a convolutional network on
 pictures of 28x28, and a transformer block. PyTorch trains modules of `torch.nn` with `torch.optim.Adam` as it is by
@@ -243,7 +243,9 @@ def run_transformer(weights: Any, x: Any) -> Any:
     attention = jax.nn.softmax(q @ k.transpose(0, 1, 3, 2) / np.float32(np.sqrt(width // HEADS)), axis=-1)
     heads = (attention @ v).transpose(0, 2, 1, 3).reshape(n, length, width)
     x = x + heads @ weights["self_attn.out_proj.weight"].T + weights["self_attn.out_proj.bias"]
-    inner = jax.nn.gelu(normalize(x, "norm2") @ weights["linear1.weight"].T + weights["linear1.bias"], approximate=False)
+    inner = jax.nn.gelu(
+        normalize(x, "norm2") @ weights["linear1.weight"].T + weights["linear1.bias"], approximate=False
+    )
     return x + inner @ weights["linear2.weight"].T + weights["linear2.bias"]
 
 
