@@ -1226,7 +1226,8 @@ def compile_expanded(
 def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> StreamProgram:
     """Return the program of a circuit; raise `NotNativeError` if native code is off, or would compute nothing."""
     with pause_collection():
-        return compile_expanded(circuit, fenced=fenced) or compile_loops(circuit, fenced=fenced)
+        expanded = compile_expanded(circuit, fenced=fenced)
+        return expanded or compile_loops(simplify(prune(merge_duplicates(circuit))), fenced=fenced)
 
 
 def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:

@@ -92,6 +92,15 @@ def _convolve_windows(
     places = tuple(range(2, 2 + rank))
     parts = tuple(range(2 + rank, 2 + 2 * rank))
     lengths = shape_of(cut)[2 : 2 + rank]
+    if groups == 1:
+        # A product of two matrices, which native code computes a few windows at a time.
+        rows = _reshape_to(
+            _permute_axes(cut, 0, *places, 1, *parts), (count * math.prod(lengths), share * math.prod(size))
+        )
+        kernel = _permute_axes(_reshape_to(weight, (outs, share * math.prod(size))), 1, 0)
+        last = _reshape_to(TABLE["matmul"](rows, kernel), (count, *lengths, outs))
+        y = _add_bias(_permute_axes(last, 0, 1 + rank, *range(1, 1 + rank)), bias, rank)
+        return y if batched else _reshape_to(y, (outs, *lengths))
     columns = _reshape_to(
         _permute_axes(cut, 1, *parts, 0, *places), (groups, share * math.prod(size), count * math.prod(lengths))
     )
@@ -264,7 +273,24 @@ def _pooling_windows(
     if any(2 * n > k or n < 0 for n, k in zip(around, size, strict=True)):
         raise ValueError(f"{name} needs padding of at most half the kernel; got {around} for a kernel of {size}")
     x = _pad_border(x, [(n, n) for n in around], border)
-    return TABLE["windows"](x, size=size, step=step, dilation=_expand_setting(dilation, rank, "dilation")), size
+    spread = _expand_setting(dilation, rank, "dilation")
+    if step == size and set(spread) == {1} and all(n >= k for n, k in zip(shape_of(x)[-rank:], size, strict=True)):
+        return _cut_apart(x, size), size
+    return TABLE["windows"](x, size=size, step=step, dilation=spread), size
+
+
+def _cut_apart(x: Any, size: AxisLengths) -> Any:
+    """Return windows that lie side by side: without overlap their elements are views, and so are their gradients."""
+    rank = len(size)
+    lead = shape_of(x)[:-rank]
+    counts = [n // k for n, k in zip(shape_of(x)[-rank:], size, strict=True)]
+    inside = tuple([("slice", None, n * k, None) for n, k in zip(counts, size, strict=True)])
+    whole = tuple([n * k for n, k in zip(counts, size, strict=True)])
+    x = x if shape_of(x)[-rank:] == whole else TABLE["getitem"](x, index=inside)
+    parts = [length for pair in zip(counts, size, strict=True) for length in pair]
+    first = len(lead)
+    order = [*range(first), *range(first, first + 2 * rank, 2), *range(first + 1, first + 2 * rank, 2)]
+    return _permute_axes(_reshape_to(x, (*lead, *parts)), *order)
 
 
 def _max_pool(name: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
