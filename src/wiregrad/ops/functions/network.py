@@ -92,21 +92,20 @@ def _convolve_windows(
     places = tuple(range(2, 2 + rank))
     parts = tuple(range(2 + rank, 2 + 2 * rank))
     lengths = shape_of(cut)[2 : 2 + rank]
+    numbers = share * math.prod(size)
+    windows = count * math.prod(lengths)
     if groups == 1:
         # A product of two matrices, which native code computes a few windows at a time.
-        rows = _reshape_to(
-            _permute_axes(cut, 0, *places, 1, *parts), (count * math.prod(lengths), share * math.prod(size))
-        )
-        kernel = _permute_axes(_reshape_to(weight, (outs, share * math.prod(size))), 1, 0)
+        rows = _reshape_to(_permute_axes(cut, 0, *places, 1, *parts), (windows, numbers))
+        kernel = _permute_axes(_reshape_to(weight, (outs, numbers)), 1, 0)
         last = _reshape_to(TABLE["matmul"](rows, kernel), (count, *lengths, outs))
-        y = _add_bias(_permute_axes(last, 0, 1 + rank, *range(1, 1 + rank)), bias, rank)
-        return y if batched else _reshape_to(y, (outs, *lengths))
-    columns = _reshape_to(
-        _permute_axes(cut, 1, *parts, 0, *places), (groups, share * math.prod(size), count * math.prod(lengths))
-    )
-    kernel = _reshape_to(weight, (groups, outs // groups, share * math.prod(size)))
-    product = _reshape_to(TABLE["matmul"](kernel, columns), (outs, count, *lengths))
-    y = _add_bias(_permute_axes(product, 1, 0, *places), bias, rank)
+        y = _permute_axes(last, 0, 1 + rank, *range(1, 1 + rank))
+    else:
+        columns = _reshape_to(_permute_axes(cut, 1, *parts, 0, *places), (groups, numbers, windows))
+        kernel = _reshape_to(weight, (groups, outs // groups, numbers))
+        product = _reshape_to(TABLE["matmul"](kernel, columns), (outs, count, *lengths))
+        y = _permute_axes(product, 1, 0, *places)
+    y = _add_bias(y, bias, rank)
     return y if batched else _reshape_to(y, (outs, *lengths))
 
 
