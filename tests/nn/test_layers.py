@@ -137,6 +137,46 @@ def test_a_compiled_model_that_is_not_trained_needs_no_generator() -> None:
         structure.train().holding(model.arrays())(np.ones((1, 2)))
 
 
+class TwoDrops(nn.Module):
+    def __init__(self, rng: np.random.Generator, other: np.random.Generator) -> None:
+        self.linear = nn.Linear(3, 4, rng=rng)
+        self.drop = nn.Dropout(0.5, rng=rng)
+        self.other = nn.Dropout(0.2, rng=other)
+
+    def forward(self, x: Any) -> Any:
+        return self.drop(self.other(self.linear(self.drop(x))))
+
+
+def make_two_drops() -> TwoDrops:
+    return TwoDrops(np.random.default_rng(1), np.random.default_rng(7))
+
+
+def test_masks_that_are_given_are_those_that_would_be_drawn() -> None:
+    rng = np.random.default_rng(0)
+    model, twin = make_two_drops(), make_two_drops()
+    structure = model.emptied()
+    compiled = wg.compile(lambda arrays, masks, x: structure.holding(arrays, masks)(x))
+    notes = model.find_masks(lambda model: model(np.ones((5, 3))))
+    for _ in range(4):
+        x = rng.normal(size=(5, 3))
+        assert np.allclose(compiled(model.arrays(), [note.draw() for note in notes], x), twin(x).data, rtol=1e-14)
+
+    assert [note.shape for note in notes] == [(5, 3), (5, 4), (5, 4)]
+    assert [note.layer for note in notes] == [model.drop, model.other, model.drop]
+    assert (compiled.info.records, compiled.info.fallbacks) == (1, ())
+
+
+def test_masks_that_do_not_fit_are_refused() -> None:
+    model = make_two_drops()
+    masks = [note.draw() for note in model.find_masks(lambda model: model(np.ones((5, 3))))]
+    with pytest.raises(
+        InputError, match=r"layer drop \(Dropout\): a mask of shape \(6, 3\) is needed, and it has shape"
+    ):
+        model.holding(model.arrays(), masks)(np.ones((6, 3)))
+    with pytest.raises(InputError, match="there is none left"):
+        model.holding(model.arrays(), masks[:2])(np.ones((5, 3)))
+
+
 def test_vmap_draws_a_mask_for_each_example() -> None:
     layer = nn.Dropout(0.5, rng=np.random.default_rng(0))
     rows = wg.vmap(layer)(np.ones((4, 50)))

@@ -432,8 +432,8 @@ def _check_last_axes(layer: Module, x: Any, lengths: tuple[int, ...], weight: An
 class Dropout(Module):
     """While training, replace each number by 0 with probability p, and divide the others by 1 - p.
 
-    Masks are drawn from the generator in every call. A compiled function that calls it runs as plain Python, because
-    the generator changes.
+    Masks are drawn from the generator in every call. A compiled function that draws runs as plain Python, because the
+    generator changes; give it masks as arguments (`find_masks`), or use `optim.CompiledStep`, which does so.
 
     >>> layer = Dropout(0.5, rng=np.random.default_rng(0))
     >>> layer(np.ones(6))
@@ -453,17 +453,23 @@ class Dropout(Module):
         x = as_array(x)
         if not self.training or self.p == 0.0:
             return x
-        if self.rng is None:
-            raise InputError(
-                f"{self.describe()}: while training it draws masks, and it has no generator; write "
-                f"Dropout({self.p}, rng=np.random.default_rng(0))"
-            )
+        if self._masks is not None:
+            return x * self._masks.take_mask(self, x)
         if isinstance(x, wg.Value):
             # A recording of this call is certified to be valid for these numbers alone: other calls draw other masks.
             _ = x.data
-        kept = self.rng.random(x.shape) >= self.p
+        return x * self.draw_mask(x.shape, x.dtype)
+
+    def draw_mask(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """Return a new mask: 0 for the numbers that are dropped, and what the others are multiplied by."""
+        if self.rng is None:
+            raise InputError(
+                f"{self.describe()}: while training it draws masks, and it has no generator; write "
+                f"Dropout({self.p}, rng=np.random.default_rng(0)), or give masks to model.holding"
+            )
+        kept = self.rng.random(shape) >= self.p
         scale = 0.0 if self.p == 1.0 else 1.0 / (1.0 - self.p)
-        return x * (kept * scale).astype(x.dtype)
+        return (kept * scale).astype(dtype)
 
     def extra_repr(self) -> str:
         """Return the settings that `repr` shows."""
