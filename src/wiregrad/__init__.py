@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         vjp,
         vmap,
     )
+    from wiregrad.files import load_arrays, save_arrays
     from wiregrad.learn.quiz import Quiz
 else:
     _values = load_module_lazily("wiregrad.api.values")
@@ -89,6 +90,7 @@ __all__ = [
     "jvp",
     "linearize",
     "load",
+    "load_arrays",
     "nn",
     "no_grad",
     "once_differentiable",
@@ -100,6 +102,7 @@ __all__ = [
     "record",
     "register_container",
     "run",
+    "save_arrays",
     "stop_gradient",
     "trace",
     "train",
@@ -140,6 +143,7 @@ if not TYPE_CHECKING:
             "compile": "wiregrad.api.compiled_function",
             "Quiz": "wiregrad.learn.quiz",
             "train": "wiregrad.training",
+            **dict.fromkeys(("load_arrays", "save_arrays"), "wiregrad.files"),
             "nn": "wiregrad.nn",
             "optim": "wiregrad.optim",
         },

@@ -732,8 +732,8 @@ class CompiledStep:
 
     `loss(model, *batch)` returns one number. A call takes a batch of arrays and returns the loss before the update;
     afterwards the model and the optimiser are changed, as by `backward()` and `step()`, except that no gradients are
-    left. Masks of dropout are drawn from the model's generators in the same order. A step that cannot be compiled is an
-    error, which says why.
+    left. With `max_norm`, gradients are clipped as `clip_by_norm` does. Masks of dropout are drawn from the model's
+    generators in the same order. A step that cannot be compiled is an error, which says why.
 
     The first step with arrays of a shape is computed several times, so that all results come from compiled code and a
     training can be repeated to the bit.
@@ -750,7 +750,9 @@ class CompiledStep:
     True
     """
 
-    def __init__(self, model: Any, loss: Callable[..., Any], optimizer: Optimizer) -> None:
+    def __init__(
+        self, model: Any, loss: Callable[..., Any], optimizer: Optimizer, *, max_norm: float | None = None
+    ) -> None:
         if not hasattr(model, "emptied"):
             raise InputError(f"a compiled step needs a model that is an nn.Module; got {type(model).__name__}")
         if isinstance(optimizer, LBFGS):
@@ -766,6 +768,7 @@ class CompiledStep:
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
+        self.max_norm = max_norm
         self._names = {name: names[id(value)] for name, value in optimizer.parameters.items()}
         """The names of the parameters in the model, by their names in the optimiser."""
         self._masks: dict[Any, Any] = {}
@@ -828,7 +831,7 @@ class CompiledStep:
 
     def _write_step(self) -> Callable[..., Any]:
         """Return the step as a pure function of arrays."""
-        structure, loss, names = self.model.emptied(), self.loss, dict(self._names)
+        structure, loss, names, max_norm = self.model.emptied(), self.loss, dict(self._names), self.max_norm
         optimizer = self.optimizer.without_parameters()
 
         def take_step(arrays: Any, state: Any, buffers: Any, masks: Any, batch: Any, dtypes: Any) -> Any:
@@ -840,6 +843,8 @@ class CompiledStep:
                 return loss(held_model, *given), held_model.buffers()
 
             (value, changed), gradients = wg.value_and_grad(compute_loss, has_aux=True)(arrays["trained"])
+            if max_norm is not None:
+                gradients, _ = clip_by_norm(gradients, max_norm)
             after, kept = optimizer.update(arrays["trained"], gradients, state)
             return value, after, kept, changed
 

@@ -20,6 +20,8 @@ from wiregrad.errors import (
     WiregradError,
 )
 
+from ..support.refusals import check_refusal
+
 Make = Callable[[np.random.Generator], nn.Module]
 LAYERS: dict[str, tuple[Make, tuple[int, ...]]] = {
     "Linear": (lambda r: nn.Linear(3, 2, rng=r), (2, 3)),
@@ -261,7 +263,7 @@ def test_a_compiled_model_follows_its_mode() -> None:
 
 R = np.random.default_rng(0)
 X = np.ones((2, 3))
-REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+REFUSED_BY_LAYERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "linear shape": (
         lambda: nn.Linear(3, 2, rng=R)(np.ones((2, 4))),
         ShapeError,
@@ -289,6 +291,8 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "batch norm of none": (lambda: nn.BatchNorm1d(3)(np.ones((0, 3))), ShapeError, "more than one number for each"),
     "layer norm": (lambda: nn.LayerNorm(4)(X), ShapeError, "weight of shape (4,) needs its last axes"),
     "rms norm": (lambda: nn.RMSNorm((2, 4))(X), ShapeError, "weight of shape (2, 4) needs its last axes"),
+    "padding row": (lambda: nn.Embedding(3, 2, 3, rng=R), InputError, "padding_idx is one of 3 rows; got 3"),
+    "dropout of one layer": (lambda: nn.LSTM(3, 2, dropout=0.5, rng=R), InputError, "needs num_layers of 2 or more"),
     "dropout share": (lambda: nn.Dropout(1.5), InputError, "p must be between 0 and 1; got 1.5"),
     "dropout generator": (lambda: nn.Dropout(0.1)(X), InputError, "rng=np.random.default_rng(0)"),
     "embedding range": (lambda: nn.Embedding(3, 2, rng=R)([0, 3]), IndexingError, "must be 0 to 2"),
@@ -328,13 +332,9 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED_BY_LAYERS)
 def test_bad_input_is_refused(name: str) -> None:
-    call, kind, message = REFUSED[name]
-    with pytest.raises(kind) as caught:
-        call()
-
-    assert message in str(caught.value)
+    check_refusal(*REFUSED_BY_LAYERS[name])
 
 
 def test_numbers_out_of_range_are_refused_by_compiled_functions_too() -> None:

@@ -344,6 +344,17 @@ def test_a_compiled_step_follows_the_mode_of_the_model() -> None:
     assert model[1].num_batches_tracked == 1.0
 
 
+def test_a_compiled_step_clips_gradients() -> None:
+    model, twin = make_model(), make_model()
+    optim.CompiledStep(model, compute_error, optim.SGD(model.parameters(), lr=1.0), max_norm=0.01)(X, Y)
+    compute_error(twin, X, Y).backward()
+    norm = optim.clip_grad_norm(twin.parameters(), 0.01)
+    optim.SGD(twin.parameters(), lr=1.0).step()
+
+    assert norm > 0.1
+    assert np.allclose(model[0].weight.data, twin[0].weight.data, rtol=1e-12)
+
+
 def test_a_compiled_step_leaves_other_parameters_as_they_are() -> None:
     model = make_model()
     before = model.state_dict()

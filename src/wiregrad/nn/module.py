@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import wiregrad as wg
-from wiregrad.errors import FileAccessError, FileFormatError, InputError, StateError, require_package
+from wiregrad.errors import InputError, StateError
 
 MAX_LISTED_NAMES = 20
 """Maximum number of names of each kind that an error about a state lists."""
@@ -418,31 +418,16 @@ def call_with(model: Module, arrays: Mapping[str, Any], *args: Any, **kwargs: An
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
-    """Write a dict of arrays, such as a `state_dict()`, to a safetensors file, which PyTorch reads too."""
-    with require_package("safetensors", "a file of arrays"):
-        from safetensors.numpy import save  # noqa: PLC0415 - optional
-    data = save({name: np.asarray(_as_plain(value), order="C") for name, value in arrays.items()})
-    try:
-        with open(path, "wb") as file:
-            file.write(data)
-    except OSError as error:
-        raise FileAccessError(f"cannot write {os.fspath(path)}: {error.strerror}") from error
+    """Write a dict of arrays, such as a `state_dict()`, to a safetensors file, which PyTorch reads too.
+
+    An older file is replaced at once or not at all.
+    """
+    wg.save_arrays(path, {name: _as_plain(value) for name, value in arrays.items()})
 
 
 def load_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a safetensors file by name."""
-    with require_package("safetensors", "a file of arrays"):
-        from safetensors import SafetensorError  # noqa: PLC0415 - optional
-        from safetensors.numpy import load  # noqa: PLC0415 - optional
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise FileAccessError(f"cannot read {os.fspath(path)}: {error.strerror}") from error
-    try:
-        return dict(load(data))
-    except SafetensorError as error:
-        raise FileFormatError(f"{os.fspath(path)} is not a whole safetensors file: {error}") from error
+    return wg.load_arrays(path)
 
 
 def check_names(

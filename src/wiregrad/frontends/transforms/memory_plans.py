@@ -806,10 +806,10 @@ def cut_function(circuit: CircuitGraph, budget: int) -> FunctionChain:
 def find_cuts(nodes: Sequence[int], last_reader: Mapping[int, int]) -> list[tuple[int, int]]:
     """Return the places behind which one value alone is read, each with the node of that value.
 
-    >>> find_cuts([5, 6, 7], {5: 2, 6: 2, 7: 3})
-    []
     >>> find_cuts([5, 6, 7], {5: 1, 6: 2, 7: 3})
     [(0, 5), (1, 6)]
+    >>> find_cuts([5, 6, 7], {5: 2, 6: 2, 7: 3})
+    [(0, 5)]
     """
     cuts: list[tuple[int, int]] = []
     going_on: dict[int, int] = {}
