@@ -129,6 +129,10 @@ class SingularError(WiregradError, np.linalg.LinAlgError):
     """A matrix is singular, or a decomposition does not exist."""
 
 
+class ConvergenceError(WiregradError, ArithmeticError):
+    """A solver ended without a solution; the message says how far it came and what to try."""
+
+
 class NoRuleError(WiregradError, TypeError):
     """A NumPy function has no derivative rule in wiregrad."""
 

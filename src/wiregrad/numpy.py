@@ -28,7 +28,7 @@ else:
     from types import FunctionType, ModuleType
     from typing import Any
 
-    from wiregrad.frontends.recording.numpy_overlay import HANDLERS, ORIGINALS, wrap_always, wrap_function
+    from wiregrad.frontends.recording.library_hooks import HANDLERS, ORIGINALS, wrap_always, wrap_function
 
     WRAPPED_TYPES = (FunctionType, type(ORIGINALS["sum"]))
     """The types of functions whose arguments are searched for lists of values."""

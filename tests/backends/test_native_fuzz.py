@@ -20,8 +20,8 @@ import pytest
 import wiregrad as wg
 from wiregrad.api import Circuit
 from wiregrad.errors import WiregradError
+from wiregrad.files import parse_json, write_json
 from wiregrad.inspect.receipt import ReceiptPoint
-from wiregrad.ir.json_form import parse_json, write_json
 
 from ..support.limits import PATIENCE
 from ..support.mutations import FORMULAS, rebuilt, reworded, spliced

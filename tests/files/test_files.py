@@ -25,9 +25,8 @@ import safetensors.numpy
 import wiregrad as wg
 from wiregrad.dtypes import DTYPES, FLOAT, WireType
 from wiregrad.errors import FileAccessError, FileFormatError, TextError
-from wiregrad.files import load, save
+from wiregrad.files import load, parse_json, save, write_json
 from wiregrad.ir import TABLE, Certificate, CircuitRecording, Place, strict_json
-from wiregrad.ir.json_form import parse_json, write_json
 from wiregrad.ir.strict_json import write_elements
 from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops.array_ops import ArrayOp, _infer_from_shortened, _stand_in

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 import wiregrad as wg
-from wiregrad.files import load, save
+from wiregrad.files import load, parse_json, save, write_json
 from wiregrad.ir import CircuitGraph
-from wiregrad.ir.json_form import parse_json, write_json
 
 from ..support.mutations import rebuilt, reworded, seeds, spliced
 

@@ -18,7 +18,7 @@ import wiregrad as wg
 import wiregrad.numpy as wnp
 from tests.support.plain_numpy import POINT, WAYS, slopes_of
 from wiregrad.errors import EscapeError, ShapeError
-from wiregrad.frontends.recording.numpy_overlay import ORIGINALS, STAND_INS
+from wiregrad.frontends.recording.library_hooks import ORIGINALS, STAND_INS
 
 from ..support.limits import PATIENCE, wait_for_thread
 

@@ -527,3 +527,20 @@ OUTSIDE = wg.Value(2.0)
 def test_functions_that_cannot_be_planned_are_refused(f: Any, args: Any, message: str) -> None:
     with pytest.raises(OperandError, match=message):
         wg.plan_memory(f, *args, budget=1000)
+
+
+@pytest.mark.parametrize("start", [0.5, np.float64(0.5), np.array([0.5, 1.0, 1.5])], ids=["float", "float64", "array"])
+def test_what_steps_compute_from_outside_values_alone_passes_gradients(start: Any) -> None:
+    def make_steps(w: Any) -> list[Any]:
+        return [lambda z: (4.0 + w) * np.sin(z), lambda z: np.exp(w) * z, lambda z: np.sin(w * w) + z * z]
+
+    def run_plainly(w: Any) -> Any:
+        z = np.ones(3)
+        for step in make_steps(w):
+            z = step(z)
+        return np.sum(z)
+
+    def run_planned(w: Any) -> Any:
+        return np.sum(wg.plan_memory(make_steps(w), np.ones(3), budget=10**6)(np.ones(3)))
+
+    assert np.array_equal(wg.grad(run_planned)(start), wg.grad(run_plainly)(start))

@@ -28,8 +28,8 @@ from scipy.linalg import solve_triangular
 
 import wiregrad as wg
 from wiregrad.errors import EscapeError, NoRuleError, ShapeError
-from wiregrad.frontends.recording import scipy_dispatch
-from wiregrad.frontends.recording.scipy_dispatch import TAUGHT, holds_wire, list_modules, teach_module
+from wiregrad.frontends.recording import library_hooks
+from wiregrad.frontends.recording.library_hooks import TAUGHT, holds_wire, list_modules, teach_module
 from wiregrad.ops.functions import FUNCTIONS_BY_SCIPY, RegisteredFunction
 
 from ..support.limits import PATIENCE, wait_for_thread
@@ -328,7 +328,7 @@ def test_methods_of_distributions_are_found_by_the_name_of_the_distribution(monk
     p = np.array([0.2, 1.5])
     np.testing.assert_allclose(wg.grad(f)(p), stencil(f, p), rtol=1e-8)
     with pytest.raises(NoRuleError, match=r"gumbel_l\.cdf has no rule: of scipy\.stats\.gumbel_l there are logpdf"):
-        scipy_dispatch.call_distribution("scipy.stats.gumbel_l", "cdf", len, (wg.Value(1.0),), {})
+        library_hooks.call_distribution("scipy.stats.gumbel_l", "cdf", len, (wg.Value(1.0),), {})
 
 
 def test_eight_threads_may_teach_and_call() -> None:

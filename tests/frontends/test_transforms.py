@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import wiregrad as wg
 from wiregrad.errors import GradientError, OperandError, ShapeError
@@ -289,6 +290,37 @@ def test_a_checkpoint_that_returns_a_value_from_outside_passes_its_gradient_on(s
 
     assert np.array_equal(wg.grad(with_checkpoint)(start), wg.grad(without)(start))
     assert wg.grad(lambda w: np.sum(wg.checkpoint(lambda z: w)(w * 2.0)))(2.0) == 1.0
+
+
+OUTSIDE_USES: dict[str, Callable[[Any, Any], Any]] = {
+    "a sum with a number": lambda w, z: (4.0 + w) * z,
+    "a function of it alone": lambda w, z: np.sin(w) * z,
+    "two steps of it alone": lambda w, z: np.exp(-(w * w)) + z * z,
+    "itself with itself": lambda w, z: (w * w) * z,
+    "only it": lambda w, z: 3.0 * w + 0.0 * z,
+    "a part of it": lambda w, z: np.ravel(np.asarray(w))[0] * z,
+}
+
+
+@pytest.mark.parametrize("use", OUTSIDE_USES)
+@pytest.mark.parametrize("start", [1.5, np.float64(1.5), np.array([1.5, 0.5])], ids=["float", "float64", "array"])
+def test_what_a_checkpoint_computes_from_outside_values_alone_passes_gradients(use: str, start: Any) -> None:
+    f = OUTSIDE_USES[use]
+
+    def with_checkpoint(w: Any) -> Any:
+        return np.sum(wg.checkpoint(lambda z: f(w, z))(2.0 * w))
+
+    def without(w: Any) -> Any:
+        return np.sum(f(w, 2.0 * w))
+
+    leaf = wg.Value(start) * 1.0
+    eager = np.sum(wg.checkpoint(lambda z: f(leaf, z))(2.0 * leaf))
+
+    assert_allclose(wg.grad(with_checkpoint)(start), wg.grad(without)(start), rtol=1e-14)
+    assert_allclose(wg.hessian(with_checkpoint)(start), wg.hessian(without)(start), rtol=1e-13, atol=1e-14)
+    assert_allclose(wg.jvp(with_checkpoint, (start,), (start,))[1], wg.jvp(without, (start,), (start,))[1], rtol=1e-14)
+    eager.backward()
+    assert_allclose(leaf.grad, wg.grad(without)(start), rtol=1e-14)
 
 
 def test_a_checkpoint_that_does_not_repeat_itself_is_refused() -> None:

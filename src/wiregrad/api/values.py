@@ -36,14 +36,21 @@ from wiregrad.ops.functions import FUNCTIONS
 if TYPE_CHECKING:
     from wiregrad.frontends.recording import trace as tracing
     from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
+    from wiregrad.frontends.transforms.implicit import fixed_point, implicit, linear_solve, minimize, root
     from wiregrad.frontends.transforms.memory_plans import plan_memory
+    from wiregrad.frontends.transforms.sparse import sparse_hessian, sparse_jacobian
 else:
     tracing = load_module_lazily("wiregrad.frontends.recording.trace")
     __getattr__ = load_names_lazily(
         __name__,
         {
             **dict.fromkeys(("Function", "once_differentiable", "op"), "wiregrad.frontends.recording.custom_ops"),
+            **dict.fromkeys(
+                ("fixed_point", "implicit", "linear_solve", "minimize", "root"),
+                "wiregrad.frontends.transforms.implicit",
+            ),
             "plan_memory": "wiregrad.frontends.transforms.memory_plans",
+            **dict.fromkeys(("sparse_hessian", "sparse_jacobian"), "wiregrad.frontends.transforms.sparse"),
         },
     )
 
@@ -54,22 +61,29 @@ __all__ = [
     "checkpoint",
     "convention",
     "elementwise_grad",
+    "fixed_point",
     "grad",
     "group",
     "hessian",
     "hvp",
+    "implicit",
     "jacfwd",
     "jacobian",
     "jacrev",
     "jvp",
+    "linear_solve",
     "linearize",
+    "minimize",
     "no_grad",
     "once_differentiable",
     "op",
     "places",
     "plan_memory",
     "register_container",
+    "root",
     "run",
+    "sparse_hessian",
+    "sparse_jacobian",
     "stop_gradient",
     "trace",
     "tree_map",

@@ -28,8 +28,7 @@ from wiregrad.errors import FileAccessError, FileFormatError, NoQuestionError, W
 from wiregrad.explorer.html_page import render_page
 from wiregrad.frontends import parse_formula
 from wiregrad.ir import CircuitGraph
-from wiregrad.learn.choices import DRAFTERS
-from wiregrad.learn.questions import POSERS, Question
+from wiregrad.learn.questions import DRAFTERS, POSERS, Question
 from wiregrad.learn.quiz import QuestionSource, Quiz, judge_answer
 from wiregrad.learn.quiz_run import QuizCircuit, QuizRun, show_factor, show_number
 from wiregrad.learn.sentences import TITLES

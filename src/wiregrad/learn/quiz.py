@@ -39,8 +39,14 @@ from wiregrad.learn.answers import (
     show_exactly,
     title_right_answer,
 )
-from wiregrad.learn.choices import DRAFTERS, draw_choice_question
-from wiregrad.learn.questions import POSERS, NumericGenerator, Question, no_question_error
+from wiregrad.learn.questions import (
+    DRAFTERS,
+    POSERS,
+    NumericGenerator,
+    Question,
+    draw_choice_question,
+    no_question_error,
+)
 from wiregrad.learn.quiz_run import LEAF_RANGES, Draws, QuizCircuit, check_seed, show_number
 from wiregrad.learn.sentences import NEUTRAL, PROMPTS, TEXTS, TITLES, WORDS, describe_mistake, fill_sentence
 from wiregrad.ops import Elementwise

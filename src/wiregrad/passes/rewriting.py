@@ -658,7 +658,7 @@ class _BulkExpansion:
                 mode = 0 if circuit.columns.modes is None else int(circuit.columns.modes[node])
                 sources = circuit.sources_of(node)
                 types = [circuit.type_of(source) for source in sources]
-                rows = _expand_node(Row(node, op, sources, mode), types, circuit.type_of(node))
+                rows = expand_node(Row(node, op, sources, mode), types, circuit.type_of(node))
                 members.append(KindMembers(nodes, rows))
         return members
 
@@ -855,7 +855,7 @@ def _check_elements(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(np.float64)
 
 
-def _expand_node(row: Row, types: Sequence[WireType], kind: WireType) -> ElementRows:
+def expand_node(row: Row, types: Sequence[WireType], kind: WireType) -> ElementRows:
     """Return what a node becomes, from a circuit of its own."""
     op = row.op
     # Tied elements share the gradient of an op that chooses, which pairwise choices would not give.

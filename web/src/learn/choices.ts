@@ -1,6 +1,6 @@
 /**
  * Questions with choices: order, routers, splitters, claims, a mistaken wire to spot, the birth of a NaN. The twin of
- * `src/wiregrad/learn/choices.py`, which says more.
+ * `src/wiregrad/learn/questions.py`, which says more.
  */
 import { inWords } from "../engine";
 import { collides } from "./answers";

@@ -12,8 +12,7 @@ from the bottom up:
 - `scalar`, `dispatch`: the operators and methods of values, made from the op table; methods that are written in another
   way, and `x.at[i].set(v)`.
 - `filled_value`: `out = np.zeros(n); out[i] = v`, and recorded arrays that are changed in place.
-- `numpy_overlay`: NumPy's own constructors, made to see values while a function is recorded.
-- `scipy_dispatch`: how SciPy's functions, which do not ask their arguments, are taught to see values.
+- `library_hooks`: how NumPy's constructors and SciPy's functions, which do not ask their arguments, see values.
 - `session`: one function recorded at one point, and the sweeps from its results to its arguments.
 - `trace`: a function, or a value, as a circuit, with its groups and the names of its wires.
 - `custom_ops`: ops that users define, `wg.Function` and `wg.op`.

@@ -19,7 +19,7 @@ from wiregrad.errors import EscapeError, GradientError, OperandError, short_repr
 
 # Whatever records goes through this module, so these are imported here: they install Value's methods, and let functions
 # of SciPy see values.
-from wiregrad.frontends.recording import dispatch, scalar, scipy_dispatch  # noqa: F401
+from wiregrad.frontends.recording import dispatch, library_hooks, scalar  # noqa: F401
 from wiregrad.frontends.recording.arguments import (
     ContainerTree,
     as_data,
@@ -29,7 +29,7 @@ from wiregrad.frontends.recording.arguments import (
     separate_static,
     unflatten,
 )
-from wiregrad.frontends.recording.numpy_overlay import FOREIGN_ERRORS, OVERLAY, find_hidden_error
+from wiregrad.frontends.recording.library_hooks import FOREIGN_ERRORS, OVERLAY, find_hidden_error
 from wiregrad.frontends.recording.record import is_tracing, new_extra, record_op
 from wiregrad.frontends.recording.tape import (
     LITERAL,

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, find_user_frame, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, name_parts, unflatten
-from wiregrad.frontends.recording.numpy_overlay import OVERLAY
+from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.record import bind_spread, place_on_tape, record_carefully, record_op
 from wiregrad.frontends.recording.scalar import RICH_COMPARISONS
 from wiregrad.frontends.recording.session import add_input, check_callable

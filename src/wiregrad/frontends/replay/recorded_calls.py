@@ -37,7 +37,7 @@ from wiregrad.frontends.recording.arguments import (
     parts_of,
     unflatten,
 )
-from wiregrad.frontends.recording.numpy_overlay import OVERLAY
+from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.session import RecordingSession, data_of, settle_results
 from wiregrad.frontends.recording.tape import STATE, Tape
 from wiregrad.frontends.recording.trace import (

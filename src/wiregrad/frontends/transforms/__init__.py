@@ -5,6 +5,9 @@ transform does.
 
 - `derivatives`: `grad`, `value_and_grad`, `vjp`, `jvp`, `hvp`, `jacobian`, `hessian` and `stop_gradient`.
 - `vmap_and_checkpoint`: the two that change how a function runs, not what it computes.
+- `memory_plans`: the gradient of a chain of steps within a budget of bytes.
+- `sparse`: Jacobians and Hessians as sparse matrices, with a reason for each entry.
+- `implicit`: solutions of equations, whose derivatives come from the equation.
 
-Other rooms may call every public function of both modules. Nothing is imported here.
+Other rooms may call every public function of these modules. Nothing is imported here.
 """

@@ -36,7 +36,7 @@ from wiregrad.frontends.recording.arguments import (
     flatten,
     unflatten,
 )
-from wiregrad.frontends.recording.numpy_overlay import OVERLAY
+from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.record import convention
 from wiregrad.frontends.recording.session import add_input, data_of, function_name, make_distinct
 from wiregrad.frontends.recording.tape import STATE, STRIDE, KeptGradients, Tape, TapeKind, pull_back

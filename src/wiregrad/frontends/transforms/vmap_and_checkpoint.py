@@ -27,11 +27,12 @@ from wiregrad.frontends.recording.arguments import (
     refuse_subclass,
     unflatten,
 )
-from wiregrad.frontends.recording.numpy_overlay import OVERLAY
+from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.record import (
     common_tape,
     convention,
     finish_node,
+    no_grad,
     place_on_tape,
     record_op,
 )
@@ -373,11 +374,13 @@ class CheckpointSegment:
         """The key that tells calls apart: the function, the positions of its values, and the other arguments."""
         return self.f, self.values, self.leaves, self.convention
 
-    def run_first(self, passed: Sequence[Value]) -> list[Any]:
+    def run_first(self, passed: Sequence[Any]) -> list[Any]:
         """Run the function once and note which values from outside it uses; returns the outputs as plain arrays."""
         tape = Tape(TapeKind.APART)
         self.kinds = [number_class(x) for x in passed]
-        with STATE.record_on(tape):
+        # The first block makes scalars ask which tape is recorded on; otherwise what is computed from values of another
+        # tape alone would be recorded there, and would not be noticed as coming from outside.
+        with no_grad(), STATE.record_on(tape):
             values = [add_input(tape, data_of(x), kind) for x, kind in zip(passed, self.kinds, strict=True)]
             leaves, self.out_tree = flatten(self.call(values))
             results = place_results(tape, leaves)
@@ -423,7 +426,7 @@ class CheckpointSegment:
         count = len(self.values)
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
         session = RecordingSession(STATE.tape if recorded else Tape(TapeKind.APART))
-        with STATE.record_on(session.tape):
+        with no_grad(), STATE.record_on(session.tape):
             lifts = [session.lift_argument(x, lambda: "a checkpointed value") for x in xs[:count]]
             values = [
                 as_python_number(value) if kind is Scalar else as_numpy_number(value)

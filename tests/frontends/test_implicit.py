@@ -1,0 +1,287 @@
+"""Solutions of equations: their derivatives against closed forms, in both modes and of higher orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import wiregrad as wg
+from wiregrad.errors import ConvergenceError, EscapeError, OperandError, ShapeError, SingularError
+from wiregrad.frontends.transforms.implicit import MAX_DENSE_SIZE
+
+MATRIX = np.array([[3.0, 1.0, 0.2], [1.0, 2.0, -0.4], [0.1, 0.3, 4.0]])
+POINT = np.array([1.0, 2.0, -0.5])
+
+
+class ImplicitCase(NamedTuple):
+    """A function whose result is the solution of an equation, the same in closed form, and a point."""
+
+    implicit: Callable[[Any], Any]
+    explicit: Callable[[Any], Any]
+    point: Any
+
+
+def lambert(a: Any) -> Any:
+    """Return w with w exp(w) = a, by many recorded steps of Newton's method from a near start."""
+    w: Any = 0.5
+    for _ in range(12):
+        w = w - (w * np.exp(w) - a) / (np.exp(w) * (1.0 + w))
+    return w
+
+
+def solve_two_unknowns(a: Any) -> Any:
+    """Return u * v of the solution of u = a * v and v**2 = a."""
+    found = wg.root(lambda s, a: {"u": s["u"] - a * s["v"], "v": s["v"] ** 2 - a}, {"u": 1.0, "v": 1.0}, a)
+    return found["u"] * found["v"]
+
+
+def shift_and_scale(c: Any) -> Callable[[Any], Any]:
+    """Return a linear function of vectors with three diagonals."""
+    return lambda x: (4.0 + c) * x - np.roll(x, 1) + 0.5 * np.roll(x, -1)
+
+
+def solve_shifted(c: Any) -> Any:
+    """Solve the system of `shift_and_scale` by its matrix."""
+    eye = np.eye(3)
+    return np.linalg.solve((4.0 + c) * eye - np.roll(eye, 1, axis=0) + 0.5 * np.roll(eye, -1, axis=0), POINT)
+
+
+CASES = {
+    "square root": ImplicitCase(lambda a: wg.root(lambda x, a: x * x - a, 1.0, a), np.sqrt, 2.3),
+    "square root of an outside value": ImplicitCase(
+        lambda a: wg.root(lambda x: x * x - 2.0 * a, 1.0), lambda a: np.sqrt(2.0 * a), 2.3
+    ),
+    "product logarithm": ImplicitCase(lambda a: wg.root(lambda x, a: x * np.exp(x) - a, 0.3, a), lambert, 1.7),
+    "linear system": ImplicitCase(
+        lambda b: np.sum(wg.root(lambda x, b: MATRIX @ x - b, np.zeros(3), b) ** 3),
+        lambda b: np.sum(np.linalg.solve(MATRIX, b) ** 3),
+        POINT,
+    ),
+    "diagonal system": ImplicitCase(
+        lambda b: np.sum(wg.root(lambda x, b: np.sinh(x) - b, np.zeros(3), b) ** 2),
+        lambda b: np.sum(np.arcsinh(b) ** 2),
+        POINT,
+    ),
+    "two unknowns in a dict": ImplicitCase(
+        solve_two_unknowns,
+        lambda a: a * a,
+        1.9,
+    ),
+    "fixed point": ImplicitCase(lambda a: wg.fixed_point(lambda x, a: 0.5 * (x + a / x), 1.0, a), np.sqrt, 2.3),
+    "fixed point of vectors": ImplicitCase(
+        lambda b: np.sum(wg.fixed_point(lambda x, b: 0.1 * (MATRIX @ x) + b, np.zeros(3), b) ** 2),
+        lambda b: np.sum(np.linalg.solve(np.eye(3) - 0.1 * MATRIX, b) ** 2),
+        POINT,
+    ),
+    "minimum": ImplicitCase(lambda a: wg.minimize(lambda x, a: np.exp(x) - a * x, 0.0, a), np.log, 2.3),
+    "least squares": ImplicitCase(
+        lambda b: np.sum(wg.minimize(lambda x, b: np.sum((MATRIX @ x - b) ** 2), np.zeros(3), b) ** 3),
+        lambda b: np.sum(np.linalg.solve(MATRIX, b) ** 3),
+        POINT,
+    ),
+    "nearest point of a plane": ImplicitCase(
+        lambda p: np.sum(
+            wg.minimize(
+                lambda x, p: np.sum((x - p) ** 2), np.zeros(3), p, equality=lambda x, p: x[0] + x[1] + x[2] - p[0] ** 2
+            )
+            ** 2
+        ),
+        lambda p: np.sum((p + (p[0] ** 2 - np.sum(p)) / 3.0) ** 2),
+        POINT,
+    ),
+    "linear operator": ImplicitCase(
+        lambda c: np.sum(wg.linear_solve(shift_and_scale(c), POINT) ** 2), lambda c: np.sum(solve_shifted(c) ** 2), 1.3
+    ),
+    "right side of a linear operator": ImplicitCase(
+        lambda b: np.sum(np.sin(wg.linear_solve(shift_and_scale(0.0), b))),
+        lambda b: np.sum(np.sin(np.linalg.solve(np.stack([shift_and_scale(0.0)(e) for e in np.eye(3)], axis=1), b))),
+        POINT,
+    ),
+    "matrix": ImplicitCase(
+        lambda b: np.sum(wg.linear_solve(MATRIX, b) ** 2), lambda b: np.sum(np.linalg.solve(MATRIX, b) ** 2), POINT
+    ),
+    "root without a matrix": ImplicitCase(
+        lambda b: np.sum(
+            wg.root(lambda x, b: np.sinh(x) + 0.1 * np.roll(x, 1) - b, np.zeros(3), b, linear_solver=solve_densely) ** 2
+        ),
+        lambda b: np.sum(wg.root(lambda x, b: np.sinh(x) + 0.1 * np.roll(x, 1) - b, np.zeros(3), b) ** 2),
+        POINT,
+    ),
+}
+
+
+def solve_densely(apply: Callable[[Any], Any], b: Any) -> Any:
+    """Solve a linear system of plain numbers."""
+    return np.linalg.solve(np.stack([apply(unit) for unit in np.eye(len(b))], axis=1), b)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_derivatives_of_solutions_equal_the_closed_form(name: str) -> None:
+    implicit, explicit, point = CASES[name]
+    direction = np.ones_like(point) if np.ndim(point) else 1.0
+
+    assert_allclose(implicit(point), explicit(point), rtol=1e-9)
+    assert_allclose(wg.grad(implicit)(point), wg.grad(explicit)(point), rtol=1e-8)
+    assert_allclose(wg.jvp(implicit, (point,), (direction,))[1], wg.jvp(explicit, (point,), (direction,))[1], rtol=1e-8)
+    assert_allclose(wg.hessian(implicit)(point), wg.hessian(explicit)(point), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["square root", "square root of an outside value", "minimum", "linear operator"])
+def test_third_derivatives_of_solutions_equal_the_closed_form(name: str) -> None:
+    implicit, explicit, point = CASES[name]
+
+    third = wg.grad(wg.grad(wg.grad(implicit)))(point)
+
+    assert_allclose(third, wg.grad(wg.grad(wg.grad(explicit)))(point), rtol=1e-7)
+
+
+def test_solutions_of_values_pass_gradients() -> None:
+    a = wg.Value(4.0)
+    y = wg.root(lambda x, a: x * x - a, 1.0, a) * 3.0
+
+    y.backward()
+
+    assert (y.data, a.grad) == (6.0, 0.75)
+
+
+def test_a_solution_keeps_no_iterations() -> None:
+    def solve_slowly(f: Any, x0: float) -> float:
+        x = x0
+        for _ in range(500):
+            x = x - 0.1 * f(x)
+        return x
+
+    recorded = wg.trace(lambda a: wg.root(lambda x, a: x - a * a, 1.0, a, solver=solve_slowly), 1.1)
+
+    assert len(recorded) < 8
+
+
+def test_a_circuit_solves_again_at_other_inputs() -> None:
+    def f(a: Any) -> Any:
+        return 2.0 * wg.root(lambda x, a: x * x - a, 1.0, a)
+
+    circuit = wg.trace(f, 4.0)
+    run = circuit.run(a=9.0)
+
+    assert float(np.asarray(run.output)) == 6.0
+    assert_allclose(run.grads["a"], 1.0 / 3.0)
+
+
+@pytest.mark.filterwarnings("ignore::wiregrad.errors.InterpreterWarning")
+def test_compiled_functions_solve_at_every_call() -> None:
+    fast = wg.compile(lambda a: wg.root(lambda x, a: x * x - a, 1.0, a) + a)
+
+    for a in (4.0, 9.0, 16.0, 2.25):
+        assert_allclose(fast.value_and_grad(a), (np.sqrt(a) + a, 0.5 / np.sqrt(a) + 1.0), rtol=1e-12)
+
+
+def test_examples_of_vmap_are_solved_one_by_one() -> None:
+    points = np.array([1.0, 4.0, 9.0])
+
+    assert_allclose(wg.vmap(lambda a: wg.root(lambda x, a: x * x - a, 1.0, a))(points), np.sqrt(points))
+
+
+def test_a_first_guess_gets_no_gradient() -> None:
+    assert wg.grad(lambda g: wg.root(lambda x: x * x - 4.0, g))(1.0) == 0.0
+    assert wg.grad(lambda g: g * wg.root(lambda x, a: x * x - a, g, 4.0))(1.0) == 2.0
+
+
+def test_solvers_of_other_libraries_see_plain_numbers() -> None:
+    optimize = pytest.importorskip("scipy.optimize")
+    kinds = set()
+
+    def f(x: Any, a: Any) -> Any:
+        kinds.add(type(x))
+        return x**3 - a
+
+    def solve(f: Any, x0: Any) -> Any:
+        return optimize.brentq(f, 0.0, 10.0, xtol=1e-13)
+
+    assert_allclose(wg.grad(lambda a: wg.root(f, 1.0, a, solver=solve))(8.0), 1.0 / 12.0, rtol=1e-9)
+    assert_allclose(wg.grad(lambda a: wg.implicit(solve)(f, 1.0, a))(8.0), 1.0 / 12.0, rtol=1e-9)
+    assert float in kinds
+
+
+def test_own_solvers_of_fixed_points_and_minima_get_the_function_itself() -> None:
+    optimize = pytest.importorskip("scipy.optimize")
+
+    def iterate(f: Any, x0: float) -> float:
+        for _ in range(200):
+            x0 = f(x0)
+        return x0
+
+    def descend(f: Any, x0: float) -> float:
+        return float(optimize.minimize_scalar(f, bracket=(0.0, 1.0), tol=1e-12).x)
+
+    point = wg.grad(lambda a: wg.fixed_point(lambda x, a: np.cos(a * x), 1.0, a, solver=iterate))(1.0)
+    lowest = wg.grad(lambda a: wg.minimize(lambda x, a: (x - a) ** 2 + x, 0.0, a, solver=descend, tolerance=1e-6))(3.0)
+
+    x = 0.7390851332151607
+    assert_allclose(point, -x * np.sin(x) / (1.0 + np.sin(x)), rtol=1e-9)
+    assert_allclose(lowest, 1.0)
+
+
+def test_a_long_system_is_solved_without_its_matrix() -> None:
+    size = MAX_DENSE_SIZE + 100
+    b = np.sin(np.arange(size) * 0.1)
+
+    def total(c: Any) -> Any:
+        return np.sum(wg.linear_solve(lambda x: (4.0 + c) * x - np.roll(x, 1), b))
+
+    value, slope = wg.value_and_grad(total)(1.0)
+
+    assert_allclose(value, np.sum(b) / 4.0, rtol=1e-8)
+    assert_allclose(slope, -np.sum(b) / 16.0, rtol=1e-8)
+
+
+REFUSED: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
+    "no zero": (ConvergenceError, "found no zero .* residual is still 1", lambda: wg.root(lambda x: x * x + 1.0, 1.0)),
+    "not a number": (ConvergenceError, "found no zero", lambda: wg.root(np.log, -1.0)),
+    "multiple root": (
+        SingularError,
+        "Jacobian of the equation at its solution is singular",
+        lambda: wg.grad(lambda a: wg.root(lambda x, a: x**3 * a, 0.0, a))(2.0),
+    ),
+    "no contraction": (ConvergenceError, "did not settle", lambda: wg.fixed_point(lambda x: x**2 + 1.0, 1.0)),
+    "maximum": (ConvergenceError, "saddle point or a maximum", lambda: wg.minimize(lambda x: -(x**2), 0.0)),
+    "no minimum": (ConvergenceError, "no minimum was found", lambda: wg.minimize(lambda x: x**3, 1.0)),
+    "wrong solution": (
+        ConvergenceError,
+        "does not solve the equation: the solution is about 1 away",
+        lambda: wg.root(lambda x, a: x - a, 1.0, 2.0, solver=lambda f, x0: x0),
+    ),
+    "singular operator": (
+        ConvergenceError,
+        "did not solve the system",
+        lambda: wg.linear_solve(lambda x: 0.0 * x, np.ones(3)),
+    ),
+    "too many equations": (
+        ShapeError,
+        "as many numbers as x0, which has 1; got 2",
+        lambda: wg.root(lambda x: np.array([1.0, 2.0]) * x, 1.0),
+    ),
+    "another structure": (
+        ShapeError,
+        "as many numbers and arrays as it was given, 1; got 2",
+        lambda: wg.fixed_point(lambda x: (x, x), 1.0),
+    ),
+    "no function": (OperandError, "must be a function; got 'x", lambda: wg.root("x - 1", 1.0)),  # type: ignore[arg-type]
+    "a guess that is no number": (OperandError, "real numbers; got 'one'", lambda: wg.root(lambda x: x, "one")),
+    "an outside value in a circuit": (
+        EscapeError,
+        "not among its arguments",
+        lambda: wg.trace(lambda a: wg.root(lambda x: x * x - a, 1.0), 4.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_problems_without_a_solution_are_refused(name: str) -> None:
+    kind, message, ask = REFUSED[name]
+
+    with pytest.raises(kind, match=message):
+        ask()
