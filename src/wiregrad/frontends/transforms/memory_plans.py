@@ -687,7 +687,7 @@ class BoundSegment:
         return segment.run(self.shared, state, own)
 
 
-class FunctionPlan(MemoryPlan):
+class FunctionMemoryPlan(MemoryPlan):
     """A function whose gradient keeps to a budget; it was cut into steps."""
 
     def __init__(
@@ -734,7 +734,7 @@ def _is_planned_leaf(leaf: Any, planned: Any) -> bool:
     return _is_number(leaf) and (one.shape, one.dtype) == (two.shape, two.dtype)
 
 
-def plan_function(f: Callable[..., Any], args: tuple[Any, ...], budget: int) -> FunctionPlan:
+def plan_function(f: Callable[..., Any], args: tuple[Any, ...], budget: int) -> FunctionMemoryPlan:
     """Record a function, cut it into steps, and plan its gradient."""
     leaves, tree = flatten(args)
     numbers = [data_of(leaf) for leaf in leaves if _is_number(leaf)]
@@ -767,7 +767,7 @@ def plan_function(f: Callable[..., Any], args: tuple[Any, ...], budget: int) -> 
         )
     needs = measure_chain(*chain.bind(numbers))
     schedule = choose_schedule(needs, budget)
-    return FunctionPlan(f, chain, (tree, [_describe_leaf(leaf) for leaf in leaves]), budget, needs, schedule)
+    return FunctionMemoryPlan(f, chain, (tree, [_describe_leaf(leaf) for leaf in leaves]), budget, needs, schedule)
 
 
 def _describe_leaf(leaf: Any) -> Any:
