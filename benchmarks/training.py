@@ -3,7 +3,7 @@
 The networks are those of `training_steps`, in float32: a dense network 784-512-256-10, a convolutional network on
 pictures of 28x28, and a transformer block. PyTorch trains modules of `torch.nn` with `torch.optim.Adam` as it is by
 default, as it is and compiled with `torch.compile`; JAX runs a jitted function with Adam written in it. Labels are
-whole numbers everywhere.
+whole numbers everywhere, and change from step to step.
 
 Every framework is a process of its own, with as many threads as the row says, and waits for its turn: so no library
 takes time from another. Before it is measured, each takes the same steps from the same weights, and the losses must
@@ -20,8 +20,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ RATE = 1e-3
 CHECKED_STEPS = 10
 """Number of steps from the same weights after which the losses of all frameworks are compared."""
 STEPS_PER_TURN = 10
+TARGETS = 7
+"""Number of different labels or targets that the steps take in turn."""
 TURNS = 15
 QUICK_TURNS = 3
 HEADS = 4
@@ -52,6 +55,10 @@ class Problem:
     weights: dict[str, Any]
     x: Any
     y: Any
+
+    def cycle_targets(self, convert: Callable[[Any], Any]) -> Iterator[Any]:
+        """Return the labels or targets of one step after another, converted for a framework before that."""
+        return cycle([convert(np.roll(self.y, k, axis=0)) for k in range(TARGETS)])
 
 
 def make_problem(name: str) -> Problem:
@@ -130,10 +137,11 @@ def make_wiregrad_step(name: str, problem: Problem) -> Step:
 
     arrays = model.arrays()
     state = adam.init(arrays)
+    targets = problem.cycle_targets(np.asarray)
 
     def step() -> Any:
         nonlocal arrays, state
-        loss, arrays, state = take_step(arrays, state, problem.x, problem.y)
+        loss, arrays, state = take_step(arrays, state, problem.x, next(targets))
         return loss
 
     return step
@@ -148,7 +156,7 @@ def make_torch_step(name: str, problem: Problem, *, compiled: bool = False) -> S
     model = list_layers(nn, name)
     model.load_state_dict({part: torch.tensor(array) for part, array in problem.weights.items()})
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
-    x, y = torch.tensor(problem.x), torch.tensor(problem.y)
+    x, targets = torch.tensor(problem.x), problem.cycle_targets(torch.tensor)
     measure = nn.functional.mse_loss if name == "transformer" else nn.functional.cross_entropy
 
     def compute_loss(x: Any, y: Any) -> Any:
@@ -158,7 +166,7 @@ def make_torch_step(name: str, problem: Problem, *, compiled: bool = False) -> S
 
     def step() -> Any:
         optimizer.zero_grad()
-        loss = compute(x, y)
+        loss = compute(x, next(targets))
         loss.backward()
         optimizer.step()
         return loss.detach()
@@ -195,13 +203,13 @@ def make_jax_step(name: str, problem: Problem) -> Step:
     jitted = jax.jit(take_step, donate_argnums=(0, 1, 2))
     weights = {part: jnp.asarray(array) for part, array in problem.weights.items()}
     means, squares = ({part: jnp.zeros_like(array) for part, array in weights.items()} for _ in range(2))
-    x, y = jnp.asarray(problem.x), jnp.asarray(problem.y)
+    x, targets = jnp.asarray(problem.x), problem.cycle_targets(jnp.asarray)
     count = 0.0
 
     def step() -> Any:
         nonlocal weights, means, squares, count
         count += 1.0
-        loss, weights, means, squares = jitted(weights, means, squares, count, x, y)
+        loss, weights, means, squares = jitted(weights, means, squares, count, x, next(targets))
         return jax.block_until_ready((loss, weights))[0]
 
     return step
