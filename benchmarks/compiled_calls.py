@@ -423,6 +423,7 @@ def measure_arm(turns: int) -> dict[str, Any]:
     point, out = np.array(joints), np.zeros((6, len(joints)))
     fast = wg.compile(follow_arm, assume="finite")
     circuit = wg.trace(follow_arm, joints)
+    compiled = circuit.compile(assume="finite")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "casadi").mkdir()
@@ -432,6 +433,7 @@ def measure_arm(turns: int) -> dict[str, Any]:
         ways: dict[str, Callable[[], float]] = {
             "`fast.jacobian`": _repeat(lambda: fast.jacobian(joints)),
             "`fast.value_and_jacobian`": _repeat(lambda: fast.value_and_jacobian(joints)),
+            "`circuit.compile().jacobian`": _repeat(lambda: compiled.jacobian(point)),
             "exported C, called by ctypes": _repeat(lambda: exported.call(*pointers)),
             "exported C, loop in C": lambda: exported.time_loop(point, out),
         }

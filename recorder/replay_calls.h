@@ -9,6 +9,7 @@ numbers are copied before the code runs, and the results before an object is mad
 that code may call the same function. */
 
 #define CONTIGUOUS_AND_ALIGNED 0x101 /* flags of an array */
+#define OWNS_MEMORY 0x4
 #define MAX_NUMBERS 512 /* of one call: they are copied to the stack */
 #define GIVEN_RESULTS 2 /* a loop holds its last gradient while it asks for the next one */
 
@@ -141,6 +142,7 @@ static int is_equal_constant(PyObject *thing, PyObject *constant)
     return PyLong_CheckExact(thing) && PyObject_RichCompareBool(thing, constant, Py_EQ) == 1;
 }
 
+static PyObject *float64_dtype;
 static int parse_parts(const Part *part, PyObject *const *items, double *numbers);
 
 /* Copy the numbers of an argument; 0 if it has another structure. No Python code runs. */
@@ -256,11 +258,11 @@ static PyObject *build_part(const Part *part, const double *slopes)
     return built;
 }
 
-/* Whether a gradient is a container with floats in it that can be filled again. Tuples keep their hash from Python 3.14
-   on, so they are made anew there. */
+/* Whether a gradient is an array, or a container with floats and arrays in it, that can be filled again. Tuples keep their
+   hash from Python 3.14 on, so they are made anew there. */
 static int is_refillable(const Part *part)
 {
-    if (part->kind == FLOAT_PART || part->kind == SAME_PART)
+    if (part->kind == FLOAT_PART || part->kind == SAME_PART || part->kind == ARRAY_PART)
         return 1;
     if (part->parts == NULL || (part->kind == TUPLE_PART && PY_VERSION_HEX >= 0x030E0000))
         return 0;
@@ -295,6 +297,24 @@ static int refill_items(const Part *part, PyObject *const *items, const double *
     return 1;
 }
 
+static int has_weak_references(PyObject *thing)
+{
+    const Py_ssize_t offset = Py_TYPE(thing)->tp_weaklistoffset;
+    return offset > 0 && *(PyObject **)((char *)thing + offset) != NULL;
+}
+
+/* An array that somebody has a view of has another reference. */
+static int refill_array(const Part *part, PyObject *thing, const double *slopes)
+{
+    const ArrayFields *array = (const ArrayFields *)thing;
+    const int flags = CONTIGUOUS_AND_ALIGNED | WRITEABLE | OWNS_MEMORY;
+    if (Py_TYPE(thing) != array_class || array->descr != float64_dtype || (array->flags & flags) != flags ||
+        !has_shape(array, part->object) || has_weak_references(thing))
+        return 0;
+    memcpy(array->data, slopes + part->place, (size_t)part->count * sizeof(double));
+    return 1;
+}
+
 /* Write other numbers into the floats of a gradient that was returned before. 0 if one of its parts is in use elsewhere or
    was replaced; what was written by then is seen by nobody. */
 static int refill_part(const Part *part, PyObject *thing, const double *slopes)
@@ -325,6 +345,8 @@ static int refill_part(const Part *part, PyObject *thing, const double *slopes)
                 return 0;
         return 1;
     }
+    case ARRAY_PART:
+        return refill_array(part, thing, slopes);
     default:
         return 0;
     }
@@ -339,7 +361,7 @@ typedef struct {
 
 static void start_keeping(KeptResults *kept, const Part *part)
 {
-    kept->is_used = part->parts != NULL && is_refillable(part);
+    kept->is_used = (part->parts != NULL || part->kind == ARRAY_PART) && is_refillable(part);
 }
 
 static void clear_kept(KeptResults *kept)
@@ -937,6 +959,25 @@ typedef struct {
     Py_ssize_t skips_per_miss; /* calls that are skipped after each of them */
 } QuickCall;
 
+static PyObject *thread_attributes; /* the attributes that `recording_state`, which is local to a thread, has in one */
+static uint64_t thread_of_attributes;
+
+/* Whether a transform is running in this thread. Looking the attributes up anew would take most of the time. */
+static int is_inside_transform(void)
+{
+    const uint64_t thread = PyThreadState_GetID(PyThreadState_Get());
+    if (thread_attributes == NULL || thread != thread_of_attributes) {
+        PyObject *found = PyObject_GetAttrString(recording_state, "__dict__");
+        if (found == NULL || !PyDict_CheckExact(found)) {
+            Py_XDECREF(found);
+            return 1;
+        }
+        Py_XSETREF(thread_attributes, found);
+        thread_of_attributes = thread;
+    }
+    return PyDict_GetItemWithError(thread_attributes, innermost_name) != Py_None;
+}
+
 /* Whether no transform, watcher, kink convention or error setting changes what a call means. */
 static int is_undisturbed(void)
 {
@@ -944,13 +985,10 @@ static int is_undisturbed(void)
         PyDict_GET_SIZE(watch_blocks) != 0 || PyDict_GET_SIZE(convention_blocks) != 0 ||
         PyList_GET_SIZE(harmless_settings) != 1)
         return 0;
-    PyObject *innermost = PyObject_GetAttr(recording_state, innermost_name);
-    if (innermost != Py_None) {
-        Py_XDECREF(innermost);
+    if (is_inside_transform()) {
         PyErr_Clear();
         return 0;
     }
-    Py_DECREF(innermost);
     PyObject *settings = NULL;
     if (PyContextVar_Get(error_settings, NULL, &settings) < 0)
         PyErr_Clear();
@@ -1143,6 +1181,7 @@ static PyObject *connect_calls(PyObject *Py_UNUSED(module), PyObject *given)
         return NULL;
     }
     if (take(given, "array_class", &PyType_Type, (PyObject **)&array_class) < 0 ||
+        take(given, "float64_dtype", NULL, &float64_dtype) < 0 ||
         take(given, "watch_blocks", &PyDict_Type, &watch_blocks) < 0 ||
         take(given, "convention_blocks", &PyDict_Type, &convention_blocks) < 0 ||
         take(given, "harmless_settings", &PyList_Type, &harmless_settings) < 0)

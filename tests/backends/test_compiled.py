@@ -33,8 +33,10 @@ from wiregrad.errors import (
     OutputError,
 )
 
+from ..support.cases import several_outputs
 from ..support.limits import PATIENCE, wait_for_thread
 from ..support.random_circuits import random_circuit, random_point
+from ..support.sampling import choose_count
 from ..support.threads import run_in_threads
 
 FORMULA = "e = a + b; f = tanh(e * c) + a * exp(-b * b)"
@@ -170,6 +172,44 @@ def test_several_outputs_come_by_name_and_their_gradients_as_rows(tier: str) -> 
             ask()
     with pytest.raises(OutputError, match="p, s"):
         compiled.batch_value_and_grad([[2.0, 3.0]])
+
+
+@pytest.mark.parametrize("assume", [None, "finite"])
+@pytest.mark.parametrize("part", range(4))
+def test_a_jacobian_has_the_gradients_of_the_interpreter_as_rows(part: int, assume: str | None) -> None:
+    for seed in range(part, choose_count(40, 2_000), 4):
+        circuit = several_outputs(seed)
+        compiled = circuit.compile(assume=assume)
+        point = list(random_point(np.random.default_rng([seed, 2]), circuit).values())
+        with np.errstate(all="ignore"):
+            rows = [circuit.with_output(label).run(point) for label in circuit.outputs]
+            wanted = np.array([[*row.grads.values()] for row in rows])
+            finite = all(np.isfinite(value) for row in rows for value in row.values)
+        if assume is None or (finite and np.isfinite(wanted).all()):
+            np.testing.assert_allclose(
+                compiled.jacobian(point), wanted, rtol=1e-6, atol=1e-6, err_msg=circuit.to_text()
+            )
+
+
+def test_derivatives_of_several_outputs_are_computed_together() -> None:
+    compiled = two_outputs().compile()
+    before = len(compiled._builder.engines)
+    table = compiled.jacobian([2.0, 3.0])
+
+    assert table.tolist() == [[3.0, 2.0], [1.0, 1.0]]
+    assert len(compiled._builder.engines) == before + 1
+    assert compiled.jacobian([2, 3]).tolist() == compiled.jacobian((2.0, 3.0)).tolist() == table.tolist()
+    with pytest.raises(InputError, match="x, y"):
+        compiled.jacobian([2.0])
+
+
+def test_large_circuits_have_a_program_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wiregrad.backends.compiled.MAX_TABLE_NODES", 1)
+    compiled = two_outputs().compile()
+    before = len(compiled._builder.engines)
+
+    assert compiled.jacobian([2.0, 3.0]).tolist() == [[3.0, 2.0], [1.0, 1.0]]
+    assert len(compiled._builder.engines) == before + 2
 
 
 def test_the_jacobian_of_one_output_is_one_row(tier: str) -> None:

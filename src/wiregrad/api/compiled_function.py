@@ -292,14 +292,17 @@ class RecordedVariant:
 
     def run_rows(
         self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None
-    ) -> NDArray[np.bool_] | None:
-        """Write the results at some points, or all; return where every check holds. None if there is no native code."""
+    ) -> NDArray[np.intp] | None:
+        """Write the results at some points, or all; return the indices of those where a check fails.
+
+        None if there is no native code.
+        """
         if not self.is_real or not isinstance(self.replay, NativeReplay):
             return None
-        holds = self.replay.run_rows(points, rows, threads)
-        if holds is not None:
-            self.count_hits(int(holds.sum()))
-        return holds
+        failures = self.replay.run_rows(points, rows, threads)
+        if failures is not None:
+            self.count_hits((points.size if rows is None else len(rows)) - len(failures))
+        return failures
 
     def find_program(self, *, gradient: bool) -> Any:
         """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
@@ -1400,6 +1403,7 @@ if HAS_QUICK_CALLS:
     RECORDER.connect_calls(
         {
             "array_class": np.ndarray,
+            "float64_dtype": np.dtype(np.float64),
             "watch_blocks": WATCHES.opened,
             "convention_blocks": CHOSEN_CONVENTIONS.opened,
             "harmless_settings": _harmless_error_settings,
@@ -1554,11 +1558,11 @@ def answer_batch(
         answer = ask(args)
         is_last = (table.count if left is None else len(left)) == 1
         variant = None if is_last or rounds == MAX_ROUNDS else source.find_variant(args, gradient=wanted is not None)
-        holds = None if variant is None else variant.run_rows(points, left, threads)
-        if holds is None or not holds[0]:
+        failures = None if variant is None else variant.run_rows(points, left, threads)
+        if failures is None or (len(failures) and failures[0] == 0):
             _fill_row(points, row, answer)
-        left = _list_rows_left(left, holds, table.count)
-        rounds += holds is not None
+        left = _list_rows_left(left, failures, table.count)
+        rounds += failures is not None
     return points
 
 
@@ -1589,10 +1593,12 @@ def _fill_row(points: PointColumns, row: int, answer: Sequence[Any]) -> None:
         column[row] = slope
 
 
-def _list_rows_left(left: NDArray[np.intp] | None, holds: NDArray[np.bool_] | None, count: int) -> NDArray[np.intp]:
-    """Return the rows without an answer after the first of `left`, and those at which a replay holds, were answered."""
-    if holds is None:
+def _list_rows_left(left: NDArray[np.intp] | None, failures: NDArray[np.intp] | None, count: int) -> NDArray[np.intp]:
+    """Return the rows without an answer after a replay and the first of `left` were answered.
+
+    `failures` are the indices in `left` at which the replay does not hold; None if there was no replay.
+    """
+    if failures is None:
         return np.arange(1, count) if left is None else left[1:]
-    holds[0] = True
-    failed = np.flatnonzero(~holds)
-    return failed if left is None else left[failed]
+    later = failures[failures > 0]
+    return later if left is None else left[later]

@@ -36,6 +36,7 @@ from wiregrad.ops.functions import FUNCTIONS
 if TYPE_CHECKING:
     from wiregrad.frontends.recording import trace as tracing
     from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
+    from wiregrad.frontends.transforms.fitting import lbfgs, least_squares, newton
     from wiregrad.frontends.transforms.implicit import fixed_point, implicit, linear_solve, minimize, root
     from wiregrad.frontends.transforms.memory_plans import plan_memory
     from wiregrad.frontends.transforms.sparse import sparse_hessian, sparse_jacobian
@@ -49,6 +50,7 @@ else:
                 ("fixed_point", "implicit", "linear_solve", "minimize", "root"),
                 "wiregrad.frontends.transforms.implicit",
             ),
+            **dict.fromkeys(("lbfgs", "least_squares", "newton"), "wiregrad.frontends.transforms.fitting"),
             "plan_memory": "wiregrad.frontends.transforms.memory_plans",
             **dict.fromkeys(("sparse_hessian", "sparse_jacobian"), "wiregrad.frontends.transforms.sparse"),
         },
@@ -71,9 +73,12 @@ __all__ = [
     "jacobian",
     "jacrev",
     "jvp",
+    "lbfgs",
+    "least_squares",
     "linear_solve",
     "linearize",
     "minimize",
+    "newton",
     "no_grad",
     "once_differentiable",
     "op",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -35,7 +35,7 @@ from wiregrad.errors import (
 )
 from wiregrad.ir import CircuitGraph, certificates, join_first_names, verify
 from wiregrad.lazy import load_module_lazily
-from wiregrad.passes import gradient_circuit, prune
+from wiregrad.passes import backward_circuit, jacobian_circuit, prune, simplify, simplify_finite
 
 if TYPE_CHECKING:
     from wiregrad.backends.native_arrays import array_program
@@ -140,11 +140,32 @@ class EngineBuilder:
         """Return the facts of the array programs built so far."""
         return [engine.facts for engine in self._array_engines]
 
-    def build_row_engines(
-        self, circuit: CircuitGraph, labels: Sequence[str], *, finite: bool = True
-    ) -> list[CircuitEngine]:
-        """Return one engine per output, each for the gradient of that output; `finite` is that of `build_engine`."""
-        return [self.build_engine(prune(circuit.with_output(label)), 0, finite=finite) for label in labels]
+    def build_table(self, circuit: CircuitGraph, *, finite: bool = True) -> DerivativeTable:
+        """Return what computes the derivatives of all outputs; `finite` is that of `build_engine`."""
+        engine = self._build_table_engine(circuit, finite=finite)
+        if engine is not None:
+            return DerivativeTable([engine], engine)
+        parts = [prune(circuit.with_output(label)) for label in circuit.outputs]
+        return DerivativeTable([self.build_engine(part, 0, finite=finite) for part in parts], None)
+
+    def _build_table_engine(self, circuit: CircuitGraph, *, finite: bool) -> builtin_calls.NativeEngine | None:
+        """Return one engine for all derivatives, which computes the outputs once; None if the rows need their own."""
+        count = len(circuit.outputs)
+        if count == 1 or circuit.certificates or circuit.size * count > MAX_TABLE_NODES:
+            return None
+        assumes_finite = finite and self.finite and circuit.columns.has_finite_constants()
+        try:
+            table = (simplify_finite if assumes_finite else simplify)(jacobian_circuit(circuit))
+        except (WiregradError, TypeError, ValueError):
+            return None
+        program = self._try_to_build(table, None, finite=finite)
+        if program is None:
+            return None
+        shape = (count, len(circuit.inputs))
+        engine = builtin_calls.NativeEngine(program, circuit.inputs, table.outputs, shape=shape)
+        tiers.promote_when_hot(engine)
+        self.engines.append(engine)
+        return engine
 
     def make_checks(self, circuit: CircuitGraph) -> builtin_calls.OutputChecks | None:
         """Return the checks of a circuit's certificates in native code; where one fails, the interpreter decides."""
@@ -179,6 +200,26 @@ class EngineBuilder:
         except NotNativeError as error:
             self.reason = str(error)
             return None
+
+
+MAX_TABLE_NODES = 20_000
+"""Maximum number of nodes, times outputs, of a circuit whose derivatives are one circuit: writing it takes a while."""
+
+
+class DerivativeTable(NamedTuple):
+    """Computes all derivatives of several outputs at a point."""
+
+    engines: Sequence[CircuitEngine]
+    """One for the gradient of each output, or one whose outputs are all derivatives."""
+    whole: builtin_calls.NativeEngine | None
+    """The latter, if there is one."""
+
+    def compute(self, point: NumberSequence) -> Sequence[NumberSequence]:
+        """Return the gradient of each output."""
+        if self.whole is None:
+            return [engine.compute_gradient(point)[1] for engine in self.engines]
+        rows: NDArray[Any] = self.whole.compute_values(point).reshape(-1, self.whole.program.inputs)
+        return list(rows)
 
 
 class CallHandler:
@@ -410,24 +451,34 @@ class Compiled:
         """
         return self._make_function("value_and_grad", self._gradient_handler)
 
-    def jacobian(self, /, *vector: object, **inputs: object) -> Any:
-        """Return the gradient of every output: one row each, or dicts by name.
+    @cached_property
+    def jacobian(self) -> Callable[..., Any]:
+        """The function that returns the gradient of every output: one row each, or dicts by name.
 
         >>> from wiregrad.ir import parse_text
         >>> compiled = Compiled(parse_text("input a, b\\np = multiply a b\\ns = add a b\\noutput p, s"))
         >>> compiled.jacobian([2.0, 3.0]).tolist(), compiled.jacobian(a=2.0, b=3.0)["p"]
         ([[3.0, 2.0], [1.0, 1.0]], {'a': 3.0, 'b': 2.0})
         """
-        return self._compute_derivative_table(self._jacobian_engines, self._labels, vector, inputs)
+        _check_scalar(self.circuit, "jacobian", "wg.jacobian")
+        if len(self._labels) == 1:
+            table = DerivativeTable([self._gradient_handler.engine], None)
+        else:
+            table = self._builder.build_table(self._builder.circuit)
+        return self._make_table_function(table, self._labels)
 
-    def hessian(self, /, *vector: object, **inputs: object) -> Any:
-        """Return the second derivatives of the only output: a square array, or dicts by name.
+    @cached_property
+    def hessian(self) -> Callable[..., Any]:
+        """The function that returns the second derivatives of the only output: a square array, or dicts by name.
 
         >>> from wiregrad.ir import parse_text
         >>> Compiled(parse_text("input x\\ny = multiply x x\\noutput y")).hessian(x=3.0)
         {'x': {'x': 2.0}}
         """
-        return self._compute_derivative_table(self._hessian_engines, self._names, vector, inputs)
+        _check_scalar(self.circuit, "hessian", "wg.hessian")
+        # The promise of finite numbers is about the circuit's own slopes, not about those of its gradient.
+        table = self._builder.build_table(backward_circuit(self._builder.circuit), finite=False)
+        return self._make_table_function(table, self._names)
 
     def batch(self, points: ArrayLike, *, threads: int | None = None, check: bool | str = True) -> NDArray[Any]:
         """Return the output at many points, one per row of `points`; several outputs become columns.
@@ -555,42 +606,41 @@ class Compiled:
         self.circuit.root()
         return CallHandler(self.circuit, self._builder.build_engine(self._builder.circuit, 0), self.dtype)
 
-    @cached_property
-    def _jacobian_engines(self) -> list[CircuitEngine]:
-        _check_scalar(self.circuit, "jacobian", "wg.jacobian")
-        if len(self._labels) == 1:
-            return [self._gradient_handler.engine]
-        return self._builder.build_row_engines(self._builder.circuit, self._builder.circuit.outputs)
+    def _make_table_function(self, table: DerivativeTable, names: Sequence[str]) -> Callable[..., Any]:
+        """Return the function that users call for derivatives of several outputs: a builtin if one engine has all."""
+        handler = self._gradient_handler if len(self._labels) == 1 else self._value_handler
 
-    @cached_property
-    def _hessian_engines(self) -> list[CircuitEngine]:
-        _check_scalar(self.circuit, "hessian", "wg.hessian")
-        backward = gradient_circuit(self._builder.circuit)
-        # The promise of finite numbers is about the circuit's own slopes, not about those of its gradient.
-        return self._builder.build_row_engines(backward, backward.outputs[1:], finite=False)
+        def compute_table(*vector: object, **inputs: object) -> Any:
+            """Return the gradients of all rows: an array, or dicts by name if the inputs were given by name."""
+            grads = table.compute(handler.bind_point(vector, inputs))
+            if not is_call_by_name(vector, inputs):
+                return np.array(grads, self.dtype)
+            return {
+                name: dict(zip(self._names, map(to_python_number, row), strict=True))
+                for name, row in zip(names, grads, strict=True)
+            }
 
-    def _compute_derivative_table(
-        self, rows: Sequence[CircuitEngine], names: Sequence[str], vector: Sequence[Any], inputs: Mapping[str, Any]
-    ) -> Any:
-        """Return the gradients of all rows: an array, or dicts by name if the inputs were given by name."""
-        point = (self._gradient_handler if len(self._labels) == 1 else self._value_handler).bind_point(vector, inputs)
-        grads = [row.compute_gradient(point)[1] for row in rows]
-        if not is_call_by_name(vector, inputs):
-            return np.array(grads, self.dtype)
-        return {
-            name: dict(zip(self._names, map(to_python_number, row), strict=True))
-            for name, row in zip(names, grads, strict=True)
-        }
+        if table.whole is None or not handler.real:
+            return compute_table
+        return self._make_builtin("outputs", table.whole, compute_table)
 
     def _make_function(self, kind: str, answers: CallHandler) -> Callable[..., Any]:
         """Return the function that users call: a builtin if there is native code."""
         complete: Callable[..., Any] = getattr(answers, kind)
+        if isinstance(answers.engine, array_program.ArrayEngine):
+            return self._make_builtin(kind, answers.engine, complete)
+        if not isinstance(answers.engine, builtin_calls.NativeEngine) or not answers.real:
+            return complete
+        return self._make_builtin(kind, answers.engine, complete)
+
+    def _make_builtin(
+        self, kind: str, engine: builtin_calls.NativeEngine | array_program.ArrayEngine, complete: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """Return a builtin; `complete` answers what it does not."""
         try:
-            if isinstance(answers.engine, array_program.ArrayEngine):
-                return answers.engine.make_builtin(kind, complete)
-            if not isinstance(answers.engine, builtin_calls.NativeEngine) or not answers.real:
-                return complete
-            return builtin_calls.make_call_builtin(kind, answers.engine, complete)
+            if isinstance(engine, builtin_calls.NativeEngine):
+                return builtin_calls.make_call_builtin(kind, engine, complete)
+            return engine.make_builtin(kind, complete)
         except NotNativeError:
             # Native code does not know the object layout of this Python, so only the call itself is slower.
             return complete

@@ -202,8 +202,8 @@ class NativeReplay:
 
     def run_rows(
         self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None = None
-    ) -> NDArray[np.bool_] | None:
-        """Write the results at some points, or all; return where every check holds. None if it cannot.
+    ) -> NDArray[np.intp] | None:
+        """Write the results at some points, or all; return the indices of those where a check fails. None if it cannot.
 
         Where a check fails, what is written is meaningless.
         """

@@ -360,6 +360,29 @@ def gradient_circuit(circuit: CircuitGraph) -> CircuitGraph:
     return _build_backward(circuit, valued=True)
 
 
+def jacobian_circuit(circuit: CircuitGraph) -> CircuitGraph:
+    """Return the circuit that computes the derivative of every output by every input, row by row.
+
+    >>> from wiregrad.ir import parse_text
+    >>> jacobian_circuit(parse_text("input a, b\\np = multiply a b\\ns = add a b\\noutput p, s")).outputs
+    ('d0_0', 'd0_1', 'd1_0', 'd1_1')
+    """
+    builder = GraphBuilder(finite=False)
+    builder.recording.load_circuit(circuit)
+    builder.recording.certificates = []
+    sweep = _PortSweep(circuit, builder)
+    labels = dict[str, Port]()
+    for row, root in enumerate(circuit.columns.outputs.tolist()):
+        kind = circuit.type_of(root)
+        seed = builder.place_constant(np.ones((), kind.dtype if kind.differentiable else np.float64)[()])
+        flows = sweep.run({root: seed})
+        for column, node in enumerate(circuit.input_indices()):
+            slope = fill_absent(flows[node])
+            label = builder.recording.free_name(f"d{row}_{column}")
+            labels[label] = slope if isinstance(slope, Port) else builder.place_constant(np.asarray(slope)[()])
+    return prune(builder.build(name="jacobian", labels=labels))
+
+
 def _build_backward(circuit: CircuitGraph, *, valued: bool) -> CircuitGraph:
     root = circuit.root()
     builder = GraphBuilder(finite=False)

@@ -6,7 +6,7 @@ threads. Threads run without the GIL.
 
 Numbers are moved between columns and the working buffer (`BufferMove`): a column has an address and a stride, so a
 table of rows is columns too. `run_columns` can be limited to some of the points, and says where the last outputs of the
-program have the bits that they should have. Programs that have run on many points get a loop of their own
+program do not have the bits that they should have. Programs that have run on many points get a loop of their own
 (`ColumnProgram`): LLVM compiles all steps of several tiles into one function, without a buffer in between. The bits are
 the same, except for the sign of a NaN.
 
@@ -114,8 +114,8 @@ def run_columns(
     count: int,
     selection: RowSelection,
     threads: int | None = None,
-) -> NDArray[np.bool_]:
-    """Run a program on columns of numbers; return at which of the selected points its results count.
+) -> NDArray[np.intp]:
+    """Run a program on columns of numbers; return at which of the selected points its results do not count.
 
     Results are written at all selected points, and are meaningless where they do not count.
     """
@@ -128,7 +128,7 @@ def run_columns(
         sources, targets = (tuple(move.entry for move in moves) for moves in (moving, writes))
         job.kernel = columns.choose_kernel(sources, targets, job.check_count, size)
     _run_job(job, (reads, writes, columns), threads)
-    return job.holds
+    return job.find_failures()
 
 
 def _move_table(program: NativeProgram, first: int, table: NDArray[np.floating]) -> NDArray[np.int64]:
@@ -195,9 +195,9 @@ class _BatchJob:
         expected = np.frombuffer(b"" if selection is None else selection.expected, program.real.dtype)
         # A vector for each check, and whole tiles of answers.
         wanted = np.repeat(expected, lanes)
-        answers = np.ones(self.tiles * lanes, np.bool_) if selection is not None else np.ones(0, np.bool_)
-        self.holds = answers[:count]
-        """At which points every check holds."""
+        answers = np.ones(self.tiles * lanes if len(expected) else 0, np.bool_)
+        self._holds = answers[:count]
+        """At which points every check holds; empty if there are no checks."""
         self.check_count = len(expected)
         first_check = (program.inputs + program.outputs - len(expected)) * lanes
         self._arrays: tuple[object, ...] = (reads, writes, rows, wanted, answers)
@@ -252,6 +252,10 @@ class _BatchJob:
     def _run_shares(self, buffer: NDArray[np.floating], shares: int) -> None:
         progress = (self.kernel, ctypes.addressof(self._taken), self._share, self._count, shares)
         _compile_driver(self._program.real)(self._program.entry, buffer.ctypes.data, *self._arguments, *progress)
+
+    def find_failures(self) -> NDArray[np.intp]:
+        """Return the points at which a check does not hold."""
+        return np.flatnonzero(~self._holds)
 
     def discard_rest(self) -> None:
         """Discard the tiles that no thread has taken yet."""

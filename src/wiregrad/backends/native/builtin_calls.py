@@ -2,9 +2,9 @@
 
 There are three: `make_call_builtin` for compiled circuits, `make_replay_builtin` for replays of recordings, and
 `make_array_builtin` for both where circuits have arrays. Their machine code is made by `compile_call_functions`
-(`value`, `value_and_grad`, and `at_point`, which Python calls by its address), by `compile_replay_function` and by
-`compile_array_functions`. Each is compiled once per type of real, whatever the circuit: what it needs to know of a
-circuit is in a ctypes structure (`CallFields`, `ReplayFields`, `ArrayCallFields`), which the builtin's `__self__`, a
+(`value`, `value_and_grad`, `outputs`, and `at_point`, which Python calls by its address), by `compile_replay_function`
+and by `compile_array_functions`. Each is compiled once per type of real, whatever the circuit: what it needs to know of
+a circuit is in a ctypes structure (`CallFields`, `ReplayFields`, `ArrayCallFields`), which the builtin's `__self__`, a
 `BuiltinFrame`, points to and keeps alive.
 
 The fast cases of a call are one vector of floats, one list or tuple of floats, and the inputs by name in their order;
@@ -95,8 +95,14 @@ class NativeEngine:
     """
 
     def __init__(
-        self, program: NativeProgram, names: Sequence[str], labels: Sequence[str], checks: OutputChecks | None = None
+        self,
+        program: NativeProgram,
+        names: Sequence[str],
+        labels: Sequence[str],
+        checks: OutputChecks | None = None,
+        shape: tuple[int, ...] | None = None,
     ) -> None:
+        """Prepare calls; `shape` is that of the array which a builtin for all outputs, `outputs`, returns."""
         self.checks = checks
         count = 0 if checks is None else len(checks.expected)
         self.fields = CallFields(
@@ -110,7 +116,7 @@ class NativeEngine:
         self.names = tuple(map(sys.intern, names))
         self.labels = tuple(map(sys.intern, labels))
         self.swap_program(program)
-        self._template = np.zeros(program.inputs, self.buffer.dtype)
+        self._template = np.zeros(shape or program.inputs, self.buffer.dtype)
         self._kept = [
             self._store_address("copy", self._template.copy),
             self._store_address("grads", dict.fromkeys(self.names, 0.0)),
@@ -212,7 +218,7 @@ class BuiltinFrame(bytes):
 
 
 def make_call_builtin(kind: str, entry: NativeEngine, answer: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a builtin that runs an entry's program: `value` or `value_and_grad`.
+    """Return a builtin that runs an entry's program: `value`, `value_and_grad` or `outputs`.
 
     `answer` takes the same arguments and handles every call that native code does not, wrong arguments included.
 
@@ -256,6 +262,7 @@ METH_KEYWORDS = 0x02
 BUILTIN_DOCS = {
     "value": "Return the output (a dict of them if there are several), from inputs by name or as one vector.",
     "value_and_grad": "Return the output and its gradient: a dict for inputs by name, a vector for one vector.",
+    "outputs": "Return all outputs: dicts for inputs by name, one array for one vector.",
     "replay": "Return the results at these inputs, the number of the check that fails, or None.",
 }
 
@@ -449,7 +456,7 @@ MAX_KEPT_RESULTS = 3
 """How many arrays are kept for each recycled result: in a loop the caller still holds those of the round before."""
 ARRAY_FUNCTIONS = ("value", "value_and_grad", "replay")
 """The functions that `compile_array_functions` makes."""
-CALL_FUNCTIONS = ("value", "value_and_grad", "at_point")
+CALL_FUNCTIONS = ("value", "value_and_grad", "outputs", "at_point")
 """The functions that `compile_call_functions` makes."""
 PYTHON_RESULT_TYPES = {
     "PyBytes_AsString": "ptr",
@@ -489,7 +496,7 @@ class CallFields(ctypes.Structure):
         ("outputs", ctypes.c_int64),
         ("calls", ctypes.c_int64),  # the number of calls so far
         ("limit", ctypes.c_int64),  # the call count after which `SlowPath` is called once
-        ("copy", ctypes.c_void_p),  # makes a new vector for a gradient
+        ("copy", ctypes.c_void_p),  # makes a new array, for a gradient or for all outputs
         ("names", ctypes.c_void_p),  # of the inputs: an array of addresses of interned strings
         ("grads", ctypes.c_void_p),  # a dict with these keys, to be copied
         ("labels", ctypes.c_void_p),  # of the outputs
@@ -665,6 +672,7 @@ def _write_call_functions(dtype: np.dtype[np.floating]) -> str:
     _write_make_gradient(w)
     _write_store_gradient(w, real)
     _write_value_and_grad(w, real)
+    _write_outputs(w, real)
     _write_at_point(w, real)
     return w.format_module()
 
@@ -976,6 +984,24 @@ def _write_value_and_grad(w: LlvmWriter, real: RealType) -> None:
     _release(value)
     _release(gradient)
     w.end_function(pair)
+
+
+def _write_outputs(w: LlvmWriter, real: RealType) -> None:
+    """Write the builtin that returns all outputs in one array; inputs by name are left to Python."""
+    fields, arguments, call = _begin_call(w, "outputs")
+    with leave_unless(_is_null(arguments[-1])):
+        w.emit_return(w.call("ptr", "@ask_slow", *call))
+    array = _call_python(w, "PyObject_CallNoArgs", _load_field(fields, CallFields, "copy"))
+    with leave_if(_is_null(array)):
+        _return_null(w)
+    count = _load_field(fields, CallFields, "outputs")
+    outputs = w.call("ptr", "@compute", *arguments, count)
+    with leave_if(_is_null(outputs)):
+        _release(array)
+        w.emit_return(w.call("ptr", "@ask_slow", *call))
+    data = w.load("ptr", w.point_to("i8", array, OBJECT_HEAD_BYTES + NDARRAY_OFFSETS["data"]))
+    _copy_bytes(data, outputs, count, real.item_bytes)
+    w.end_function(array)
 
 
 def _write_at_point(w: LlvmWriter, real: RealType) -> None:

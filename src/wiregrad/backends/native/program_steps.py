@@ -95,6 +95,8 @@ SENDS_PER_KIND = 8
 """Entries per kind in the table `sends`; the table `reads` has 1 << MAX_NODE_INPUTS."""
 MASK_BIT = 2 * MAX_NODE_INPUTS
 """The bit in a variant that says that the upstream gradient may be absent."""
+VARIANT_BITS = MASK_BIT + 1
+"""The number of bits of a variant."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -628,7 +630,7 @@ def _save_calls(program: PlannedProgram) -> PlannedProgram:
         return program
     table = list(graph.kinds.table)
     numbers = {kind: k for k, kind in enumerate(table) if kind is not None}
-    codes, which, _ = number_keys(nodes[backward].astype(np.int64) << 16 | sweep.variants[backward])
+    codes, which, _ = number_keys(nodes[backward].astype(np.int64) << VARIANT_BITS | sweep.variants[backward])
     calls = np.array([_number_saved_calls(table, numbers, code) for code in codes.tolist()], np.int32)[which]
     own = nodes.copy()
     own[backward] = calls[:, 0]
@@ -660,7 +662,7 @@ def _number_saved_calls(table: list[ForwardKind | None], numbers: dict[ForwardKi
 
     The code is that of a backward step: the kind of its node, and how gradients meet. New kinds are added to the table.
     """
-    kind = table[code >> 16]
+    kind = table[code >> VARIANT_BITS]
     assert isinstance(kind, NodeKind)
     moving = sum(1 << slot for slot in range(len(kind.types)) if code >> 2 * slot & 3)
     found = kind._replace(saved=find_saved_calls(kind, moving))
@@ -1548,7 +1550,9 @@ class _StepCollector:
     def _append_backward_steps(self) -> None:
         buffer_plan = self.buffer_plan
         steps = np.flatnonzero(buffer_plan.variants)[::-1]
-        used, kinds, _ = number_keys(self.graph.kinds.nodes[steps].astype(np.int64) << 16 | buffer_plan.variants[steps])
+        used, kinds, _ = number_keys(
+            self.graph.kinds.nodes[steps].astype(np.int64) << VARIANT_BITS | buffer_plan.variants[steps]
+        )
         keys = [self._decode_backward_step(code) for code in used.tolist()]
         most = max((len(key.ways) for key in keys), default=0)
         wires = self._find_wires(steps, [buffer_plan.variants[steps] >> 2 * slot & 3 != 0 for slot in range(most)])
@@ -1557,18 +1561,24 @@ class _StepCollector:
         arrived, before, after = _assign_backward_registers(passes, steps, wires, lost)
         which, rows = _group_alike_steps(kinds, arrived, *before.T, *after.T)
         placed = list[StencilKey]()
-        for kind, *registers in rows:
-            key = keys[kind]
+        for row in rows:
+            key = keys[row[0]]
             count = len(key.ways)
-            writes = tuple(registers[1 + most : 1 + most + count])
-            placed.append(StencilKey(key, tuple(registers[: 1 + count]), writes, tuple([not k for k in writes])))
+            writes = tuple(row[2 + most : 2 + most + count])
+            placed.append(StencilKey(key, tuple(row[1 : 2 + count]), writes, _find_stored(writes)))
         self._append_steps(placed, which, steps)
 
     def _decode_backward_step(self, code: int) -> BackwardStep:
-        kind = self.graph.kinds.table[code >> 16]
+        kind = self.graph.kinds.table[code >> VARIANT_BITS]
         assert isinstance(kind, NodeKind)
         ways = tuple(code >> 2 * slot & 3 for slot in range(len(kind.types)))
         return BackwardStep(kind, bool(code >> MASK_BIT & 1), ways)
+
+
+@cache
+def _find_stored(registers: tuple[int, ...]) -> tuple[bool, ...]:
+    """Return which sums are stored in the buffer: those that have no register."""
+    return tuple([not register for register in registers])
 
 
 _WireColumn = tuple[NDArray[np.bool_], NDArray[np.int32]]

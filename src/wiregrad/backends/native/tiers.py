@@ -521,6 +521,12 @@ class Stencil:
     constants: tuple[tuple[int, ConstantChunk, int], ...]
     """The place of each offset to a constant, the chunk that holds the constant, and the constant's offset in it."""
 
+    @cached_property
+    def rows(self) -> bytes:
+        """The holes, then the constants, as three integers each: place, operand, addend; for all programs the same."""
+        constants = [(place, CONSTANT_HOLE, target - place) for place, _, target in self.constants]
+        return np.array([*self.holes, *constants], np.int64).tobytes()
+
 
 class _StencilText(NamedTuple):
     """The LLVM text of one stencil, the same in every process."""
@@ -549,10 +555,12 @@ class StencilLibrary:
     def get_stencils(self, keys: Iterable[StencilKey]) -> list[Stencil]:
         """Return stencils by their keys; those that are missing come from the cache, or are compiled."""
         wanted = list(keys)
-        missing = [key for key in dict.fromkeys(wanted) if key not in self.stencils]
+        # Keys are nested tuples, and hashing one takes as long as the rest of a lookup, so it is done once.
+        known = [self.stencils.get(key) for key in wanted]
+        missing = [key for key, stencil in zip(wanted, known, strict=True) if stencil is None]
         if missing:
-            self._add_stencils(missing)
-        return [self.stencils[key] for key in wanted]
+            self._add_stencils(list(dict.fromkeys(missing)))
+        return [self.stencils[key] if stencil is None else stencil for key, stencil in zip(wanted, known, strict=True)]
 
     def _add_stencils(self, keys: Sequence[StencilKey]) -> None:
         texts = [self._write_stencil(key) for key in keys]
@@ -868,15 +876,13 @@ class _HoleTable:
     """The holes of some stencils in one table: the place of each, the operand that fills it, and the addend."""
 
     def __init__(self, pieces: list[Stencil], bases: Mapping[ConstantChunk, int]) -> None:
-        entries = list[tuple[int, int, int]]()
-        self.counts = np.array([len(stencil.holes) + len(stencil.constants) for stencil in pieces])
+        rows = [stencil.rows for stencil in pieces]
+        self.counts = np.array([len(row) for row in rows]) // (3 * 8)
         self.first = np.cumsum(self.counts) - self.counts
-        for stencil in pieces:
-            entries += stencil.holes
-            entries += [
-                (place, CONSTANT_HOLE, bases[chunk] + target - place) for place, chunk, target in stencil.constants
-            ]
-        self.places, self.holes, added = np.ascontiguousarray(np.array(entries, np.int64).reshape(-1, 3).T)
+        entries = np.frombuffer(b"".join(rows), np.int64).reshape(-1, 3)
+        self.places, self.holes, added = entries.T.copy()
+        chunks = [chunk for stencil in pieces for _, chunk, _ in stencil.constants]
+        added[self.holes == CONSTANT_HOLE] += np.array([bases[chunk] for chunk in chunks], np.int64)
         self.added = added.astype(np.int32)
 
     def fill_holes(self, code: NDArray[np.uint8], stream: StepStream, steps: slice, starts: NDArray[np.int64]) -> None:

@@ -330,15 +330,20 @@ def estimate_cube_root(x: LlvmValue) -> LlvmValue:
 
 
 def evaluate_polynomial(x: LlvmValue, coefficients: Sequence[float]) -> LlvmValue:
-    """Write a polynomial, lowest power first, by Estrin's scheme, whose dependency chain is short."""
+    """Write a polynomial, lowest power first, by Estrin's scheme, whose dependency chain is short.
+
+    The last three terms are joined one after the other, which takes as long and needs no further power.
+    """
     terms: list[LlvmOperand] = list(coefficients)
     power = x
-    while len(terms) > 1:
+    while len(terms) > 3:
         pairs = [fma(terms[k + 1], power, terms[k]) for k in range(0, len(terms) - 1, 2)]
         terms = [*pairs, *terms[len(pairs) * 2 :]]
-        if len(terms) > 1:
-            power = power * power
-    return x.writer.as_value(terms[0], x.element, x.lanes)
+        power = power * power
+    result = terms.pop()
+    while terms:
+        result = fma(result, power, terms.pop())
+    return x.writer.as_value(result, x.element, x.lanes)
 
 
 class PolynomialResult(NamedTuple):
@@ -369,13 +374,18 @@ class ExponentialParts(NamedTuple):
 
 
 def _split_exponential(x: LlvmValue, rest: LlvmValue | None = None) -> ExponentialParts:
-    """Write e**(x + rest) in parts, for |x| below 2**40, or 2**20 in float."""
+    """Write e**(x + rest) in parts, for |x| below 2**40, or 2**20 in float; p is 0.0 at -0.0."""
     c = FORMATS[x.element]
     shifted = fma(x, c.log2_e, c.round)
     k = shifted - c.round
     r = fma(k, -c.ln2[0], x)
     r = fma(k, -c.ln2[1], r) if rest is None else r + fma(k, -c.ln2[1], rest)
-    return ExponentialParts(shifted, fma(r, evaluate_polynomial(r, (0.0, *c.exp)), r))
+    return ExponentialParts(shifted, _add_higher_powers(r, r))
+
+
+def _add_higher_powers(r: LlvmValue, linear: LlvmValue) -> LlvmValue:
+    """Write linear + (e**r - 1 - r)."""
+    return fma(r * r, evaluate_polynomial(r, FORMATS[r.element].exp), linear)
 
 
 def _join_exponential(parts: ExponentialParts, x: LlvmValue, factor: LlvmValue | None = None) -> LlvmValue:
@@ -403,8 +413,7 @@ def exp2(x: LlvmValue) -> PolynomialResult:
     x = clamp(x, *c.exp2_range)
     shifted = x + c.round
     r = (x - (shifted - c.round)) * c.ln2[0]
-    parts = ExponentialParts(shifted, fma(r, evaluate_polynomial(r, (0.0, *c.exp)), r))
-    return PolynomialResult(_join_exponential(parts, x))
+    return PolynomialResult(_join_exponential(ExponentialParts(shifted, _add_higher_powers(r, r)), x))
 
 
 def expm1(x: LlvmValue) -> PolynomialResult:
@@ -418,11 +427,18 @@ def expm1(x: LlvmValue) -> PolynomialResult:
 
 
 def tanh(x: LlvmValue) -> PolynomialResult:
-    """Write the hyperbolic tangent: t / (t + 2) where t = e**2x - 1."""
+    """Write the hyperbolic tangent: t / (t + 2) where t = e**2x - 1.
+
+    The second part of k * ln(2) is left out of the higher powers, so that these need not wait for it: k is small, and
+    where it is not 0, the quotient depends little on t.
+    """
     c = FORMATS[x.element]
     size = fabs(x)
     size = select(size > c.one, c.one, size)
-    parts = _split_exponential(size + size)
+    shifted = fma(size, 2.0 * c.log2_e, c.round)
+    k = shifted - c.round
+    r = fma(k, -c.ln2[0], size + size)
+    parts = ExponentialParts(shifted, _add_higher_powers(r, fma(k, -c.ln2[1], r)))
     power = parts.write_power_of_2()
     t = fma(power, parts.p, power - 1.0)
     return PolynomialResult(copysign(t / (t + 2.0), x))

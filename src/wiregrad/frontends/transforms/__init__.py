@@ -7,6 +7,7 @@ transform does.
 - `vmap_and_checkpoint`: the two that change how a function runs, not what it computes.
 - `memory_plans`: the gradient of a chain of steps within a budget of bytes.
 - `sparse`: Jacobians and Hessians as sparse matrices, with a reason for each entry.
+- `fitting`: least squares, Newton's method and L-BFGS, with a report of how they ended.
 - `implicit`: solutions of equations, whose derivatives come from the equation.
 
 Other rooms may call every public function of these modules. Nothing is imported here.

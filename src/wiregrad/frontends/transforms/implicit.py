@@ -79,7 +79,7 @@ def root(
     >>> wg.value_and_grad(lambda a: root(lambda x, a: x * x - a, 1.0, a))(4.0)
     (2.0, 0.25)
     """
-    _require_function(f, "the first argument")
+    require_function(f, "the first argument")
     return solve_equation(Equation(f, x0, args, "root"), solver, linear_solver, tolerance)
 
 
@@ -101,7 +101,7 @@ def fixed_point(
     >>> round(x, 6)
     0.739085
     """
-    _require_function(f, "the first argument")
+    require_function(f, "the first argument")
 
     def leave_over(x: Any, *rest: Any) -> Any:
         return _subtract(x, f(x, *rest))
@@ -131,7 +131,7 @@ def minimize(
     >>> wg.value_and_grad(lambda a: minimize(lambda x, a: (x - a) ** 2 + x**4, 0.0, a))(3.0)
     (1.0, 0.14285714285714285)
     """
-    _require_function(f, "the first argument")
+    require_function(f, "the first argument")
     if equality is None:
         equation = Equation(grad(f), x0, args, "minimize", called=f)
         descend = functools.partial(_descend_equation, equation, f, tolerance=tolerance)
@@ -177,7 +177,7 @@ def implicit(solver: EquationSolver) -> Callable[..., Any]:
     >>> round(wg.grad(lambda a: solve(lambda x, a: x**3 - a, 1.0, a))(8.0), 12)
     0.083333333333
     """
-    _require_function(solver, "the solver")
+    require_function(solver, "the solver")
 
     @functools.wraps(solver, updated=())
     def solve_with(f: Callable[..., Any], x0: Any, *args: Any, tolerance: float = sqrt(DEFAULT_TOLERANCE)) -> Any:
@@ -186,7 +186,8 @@ def implicit(solver: EquationSolver) -> Callable[..., Any]:
     return solve_with
 
 
-def _require_function(f: object, what: str) -> None:
+def require_function(f: object, what: str) -> None:
+    """Raise unless an argument is a function."""
     if not callable(f):
         raise OperandError(f"{what} must be a function; got {short_repr(f)}{format_user_line()}")
 
@@ -214,7 +215,12 @@ class UnknownParts:
             raise ShapeError(
                 f"{what} must have as many numbers as x0, which has {self.size}; got {sum(sizes)}{format_user_line()}"
             )
-        flat = [FUNCTIONS["ravel"].run(as_float_array(leaf)) for leaf in leaves]
+        return self.join(x)
+
+    @staticmethod
+    def join(x: Any) -> Any:
+        """Join all numbers of a container to one vector of numbers or values."""
+        flat = [FUNCTIONS["ravel"].run(as_float_array(leaf)) for leaf in flatten(x)[0]]
         return flat[0] if len(flat) == 1 else FUNCTIONS["concatenate"].run(flat)
 
     def unpack(self, z: Any) -> Any:
@@ -611,30 +617,24 @@ def _minimize_under(
     tolerance: float,
 ) -> Any:
     """Minimise under equality constraints: the gradient of the Lagrange function and the constraints are zero."""
-    _require_function(equality, "equality")
+    require_function(equality, "equality")
     parts = UnknownParts(x0)
     with no_grad(), STATE.record_on(Tape(TapeKind.APART)):
-        count = _as_vector(equality(_plain_arguments((x0,))[0], *_plain_arguments(args))).size
+        count = UnknownParts.join(equality(_plain_arguments((x0,))[0], *_plain_arguments(args))).size
     guess = (x0, np.zeros(count))
 
     def lagrange_slopes(pair: tuple[Any, Any], *rest: Any) -> Any:
         x, multipliers = pair
 
         def lagrange(point: Any) -> Any:
-            limits = _as_vector(equality(point, *rest))
+            limits = UnknownParts.join(equality(point, *rest))
             return f(point, *rest) + FUNCTIONS["sum"].run(multipliers * limits)
 
-        return grad(lagrange)(x), _as_vector(equality(x, *rest))
+        return grad(lagrange)(x), UnknownParts.join(equality(x, *rest))
 
     own = None if solver is None else functools.partial(_solve_constrained, solver, f, equality, args, parts)
     equation = Equation(lagrange_slopes, guess, args, "minimize", called=f)
     return solve_equation(equation, own, linear_solver, tolerance)[0]
-
-
-def _as_vector(limits: Any) -> Any:
-    leaves, _ = flatten(limits)
-    flat = [FUNCTIONS["ravel"].run(as_float_array(leaf)) for leaf in leaves]
-    return flat[0] if len(flat) == 1 else FUNCTIONS["concatenate"].run(flat)
 
 
 def _solve_constrained(
@@ -653,7 +653,7 @@ def _solve_constrained(
     z = np.array(parts.pack(x, "the result of the solver"), float)
     point = parts.unpack(z)
     slope = np.array(parts.pack(grad(f)(point, *plain_args), "the gradient"), float)
-    limits = jacobian(lambda v: _as_vector(equality(parts.unpack(v), *plain_args)))(z)
+    limits = jacobian(lambda v: UnknownParts.join(equality(parts.unpack(v), *plain_args)))(z)
     multipliers = np.linalg.lstsq(np.asarray(limits).T, -slope, rcond=None)[0]
     return x, multipliers
 

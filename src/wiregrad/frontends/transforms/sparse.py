@@ -35,6 +35,7 @@ from wiregrad.passes.rewriting import expand_node
 with require_package("scipy", "a sparse derivative"):
     from scipy import sparse
     from scipy.sparse import csr_array
+    from scipy.sparse.linalg import factorized
 
 MAX_ELEMENTS = 50_000
 """Above this many elements of its inputs and output, an op on arrays counts as mixing all of them."""
@@ -185,6 +186,19 @@ def sparse_hessian(f: Callable[..., Any]) -> SparseDerivative:
     """
     check_callable(f)
     return SparseDerivative(f, is_hessian=True)
+
+
+def solve_sparse(matrix: csr_array, shifts: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Solve (matrix + diag(shifts)) x = b; raise `LinAlgError` if it is singular.
+
+    >>> solve_sparse(csr_array(np.eye(2)), np.ones(2), np.ones(2))
+    array([0.5, 0.5])
+    """
+    try:
+        solve = factorized((matrix + sparse.diags_array(shifts)).tocsc())
+        return np.asarray(solve(b), float)
+    except RuntimeError as error:
+        raise np.linalg.LinAlgError(str(error)) from None
 
 
 class PatternTrail:

@@ -1,0 +1,399 @@
+"""Small optimisers with exact derivatives: least squares, Newton's method, and limited-memory BFGS.
+
+Each takes a function and a start, and returns a report: where it ended, why, and what that took. Derivatives are exact,
+and sparse where the unknowns are many and the Jacobian or the Hessian has few entries (`wiregrad.sparse_jacobian`).
+They are written to be read; SciPy's optimisers, which have bounds and more methods, take the same derivatives
+(docs/optimize.md).
+
+Kept true: a report says `converged` only if its condition held at the returned point, which is the best one seen.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.dtypes import count_with_noun
+from wiregrad.errors import ConvergenceError, OperandError, short_repr
+from wiregrad.frontends.recording.session import data_of, function_name
+from wiregrad.frontends.transforms.derivatives import hessian, jacobian, value_and_grad
+from wiregrad.frontends.transforms.implicit import UnknownParts, require_function
+from wiregrad.lazy import load_module_lazily
+
+sparse = load_module_lazily("wiregrad.frontends.transforms.sparse")
+
+Vector = NDArray[np.float64]
+DEFAULT_TOLERANCE = 1e-10
+MIN_SPARSE_SIZE = 100
+"""From this many unknowns on, sparse derivatives are tried by themselves."""
+MAX_SPARSE_SHARE = 0.2
+"""Share of entries up to which a matrix is used as a sparse one."""
+FIRST_DAMPING = 1e-3
+MAX_DAMPING = 1e16
+SUFFICIENT_DECREASE = 1e-4
+MAX_HALVINGS = 60
+KEPT_PAIRS = 10
+"""Number of steps that limited-memory BFGS remembers."""
+
+
+@dataclass
+class FitReport:
+    """What an optimiser found: where, how low, why it ended, and what that took."""
+
+    x: Any
+    """The best point, in the structure of the start."""
+    value: float
+    """The function there; for least squares half the sum of squares."""
+    gradient_norm: float
+    """Largest element of the gradient there."""
+    converged: bool
+    reason: str
+    """Why it ended."""
+    steps: int
+    evaluations: int
+    """How often the function was computed, with or without derivatives."""
+    method: str
+    history: list[float] = field(default_factory=list, repr=False)
+    """The value after each step, the start first."""
+
+    def __str__(self) -> str:
+        ended = "converged" if self.converged else "did not converge"
+        return (
+            f"{self.method} {ended} after {count_with_noun(self.steps, 'step')}: {self.reason}\n"
+            f"  value {self.value:.6g} (from {self.history[0]:.6g}), largest gradient {self.gradient_norm:.3g}, "
+            f"{count_with_noun(self.evaluations, 'evaluation')}\n  x = {short_repr(self.x)}"
+        )
+
+
+def least_squares(
+    f: Callable[..., Any],
+    x0: Any,
+    *args: Any,
+    method: str = "levenberg-marquardt",
+    use_sparse: bool | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    max_steps: int = 200,
+    progress: bool | None = None,
+) -> FitReport:
+    """Find the x at which the sum of squares of f(x, *args) is least; f returns an array, or a container of arrays.
+
+    `method` is "levenberg-marquardt" or "gauss-newton", which takes full steps while they lead down. The Jacobian is
+    exact; `use_sparse` says whether it is a sparse matrix, which by default is found out for 100 unknowns or more.
+
+    >>> t = np.linspace(0.0, 4.0, 9)
+    >>> data = 2.5 * np.exp(-1.3 * t)
+    >>> fit = least_squares(lambda p: p[0] * np.exp(-p[1] * t) - data, np.array([1.0, 1.0]))
+    >>> fit.x.round(6).tolist(), fit.converged
+    ([2.5, 1.3], True)
+    """
+    require_function(f, "the first argument")
+    if method not in ("levenberg-marquardt", "gauss-newton"):
+        raise OperandError(f"method must be 'levenberg-marquardt' or 'gauss-newton'; got {method!r}")
+    return _LeastSquares(_Problem(f, x0, args, progress), method, use_sparse, tolerance).run(max_steps)
+
+
+def newton(
+    f: Callable[..., Any],
+    x0: Any,
+    *args: Any,
+    use_sparse: bool | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    max_steps: int = 200,
+    progress: bool | None = None,
+) -> FitReport:
+    """Find a minimum of f(x, *args) by Newton's method with the exact Hessian and a line search.
+
+    Where the Hessian is not positive, it is shifted until the step leads down.
+
+    >>> fit = newton(lambda x: np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2), np.zeros(4))
+    >>> fit.x.round(8).tolist(), fit.converged
+    ([1.0, 1.0, 1.0, 1.0], True)
+    """
+    require_function(f, "the first argument")
+    problem = _Problem(f, x0, args, progress)
+    curvature = _MatrixFinder(problem.flat, use_sparse, is_hessian=True)
+
+    def choose_step(z: Vector, slope: Vector) -> Vector:
+        return _solve_shifted(curvature(z), slope)
+
+    return _descend(problem, choose_step, "Newton's method", tolerance, max_steps)
+
+
+def lbfgs(
+    f: Callable[..., Any],
+    x0: Any,
+    *args: Any,
+    tolerance: float = 1e-8,
+    max_steps: int = 1_000,
+    progress: bool | None = None,
+) -> FitReport:
+    """Find a minimum of f(x, *args) by limited-memory BFGS: gradients alone, for many unknowns.
+
+    >>> fit = lbfgs(lambda x: np.sum((x - np.arange(5.0)) ** 4) + np.sum(x[1:] * x[:-1]), np.ones(5))
+    >>> fit.converged
+    True
+    """
+    require_function(f, "the first argument")
+    pairs: deque[tuple[Vector, Vector]] = deque(maxlen=KEPT_PAIRS)
+    before: list[Vector] = []
+
+    def choose_step(z: Vector, slope: Vector) -> Vector:
+        if before:
+            moved, changed = z - before[0], slope - before[1]
+            if moved @ changed > 1e-12 * np.linalg.norm(moved) * np.linalg.norm(changed):
+                pairs.append((moved, changed))
+        before[:] = [z, slope]
+        return _apply_inverse(pairs, slope)
+
+    return _descend(_Problem(f, x0, args, progress), choose_step, "L-BFGS", tolerance, max_steps)
+
+
+class _Problem:
+    """A function of one vector of numbers, made of a user's function of any structure; counts and shows its calls."""
+
+    def __init__(self, f: Callable[..., Any], x0: Any, args: tuple[Any, ...], progress: bool | None) -> None:
+        self.parts = UnknownParts(x0)
+        self.start: Vector = np.array(data_of(self.parts.pack(x0, "the start")), float)
+        self.called = function_name(f)
+        self.evaluations = 0
+        self.history: list[float] = []
+        self._is_shown = sys.stderr.isatty() if progress is None else progress
+
+        def flat(z: Any) -> Any:
+            return f(self.parts.unpack(z), *args)
+
+        self.flat = flat
+        self._value_and_slope = value_and_grad(flat)
+
+    def value_and_slope(self, z: Vector) -> tuple[float, Vector]:
+        """Return the function and its gradient at a point."""
+        self.evaluations += 1
+        with np.errstate(all="ignore"):
+            value, slope = self._value_and_slope(z)
+        return float(value), np.asarray(slope, float)
+
+    def value(self, z: Vector) -> float:
+        """Return the function at a point; what is not a number counts as infinitely high."""
+        self.evaluations += 1
+        with np.errstate(all="ignore"):
+            value = float(data_of(self.flat(z)))
+        return value if np.isfinite(value) else np.inf
+
+    def note_step(self, value: float) -> None:
+        """Remember the value after a step, and show it."""
+        self.history.append(value)
+        if self._is_shown:
+            sys.stderr.write(f"\rstep {len(self.history) - 1}: {value:.6g}   ")
+            sys.stderr.flush()
+
+    def report(self, z: Vector, value: float, slope: Vector, *, reason: str, converged: bool, method: str) -> FitReport:
+        """Return the report, in the structure of the start."""
+        if self._is_shown:
+            sys.stderr.write("\n")
+        size = float(np.abs(slope).max(initial=0.0))
+        x = self.parts.unpack(z)
+        steps = len(self.history) - 1
+        return FitReport(x, value, size, converged, reason, steps, self.evaluations, method, self.history)
+
+    def require_finite(self, value: float, slope: Vector) -> None:
+        """Raise unless an optimiser can begin here."""
+        if not (np.isfinite(value) and np.isfinite(slope).all()):
+            raise ConvergenceError(
+                f"{self.called} or its gradient is not finite at the start (value {value:.3g}): choose another start; "
+                "wg.blame says where it comes from"
+            )
+
+
+class _MatrixFinder:
+    """The Jacobian or Hessian of a function of one vector: a sparse matrix where that pays."""
+
+    def __init__(self, f: Callable[[Any], Any], use_sparse: bool | None, *, is_hessian: bool) -> None:
+        self._f = f
+        self._is_hessian = is_hessian
+        self._use_sparse = use_sparse
+        self._compute: Callable[[Vector], Any] | None = None
+
+    def __call__(self, z: Vector) -> Any:
+        with np.errstate(all="ignore"):
+            if self._compute is None:
+                self._compute = self._choose(z)
+            return self._compute(z)
+
+    def _choose(self, z: Vector) -> Callable[[Vector], Any]:
+        if self._use_sparse or (self._use_sparse is None and len(z) >= MIN_SPARSE_SIZE):
+            find = (sparse.sparse_hessian if self._is_hessian else sparse.sparse_jacobian)(self._f)
+            pattern = find(z)
+            if self._use_sparse or pattern.nnz <= MAX_SPARSE_SHARE * np.prod(pattern.shape):
+                found: Callable[[Vector], Any] = find
+                return found
+        dense = (hessian if self._is_hessian else jacobian)(self._f)
+        return lambda point: np.asarray(dense(point), float)
+
+
+class _LeastSquares:
+    """One search for the least sum of squares."""
+
+    def __init__(self, problem: _Problem, method: str, use_sparse: bool | None, tolerance: float) -> None:
+        self.problem = problem
+        self.method = method
+        self.tolerance = tolerance
+
+        def residuals(z: Any) -> Any:
+            return UnknownParts.join(problem.flat(z))
+
+        self._residuals = residuals
+        self._jacobian = _MatrixFinder(residuals, use_sparse, is_hessian=False)
+
+    def run(self, max_steps: int) -> FitReport:
+        """Search from the start."""
+        z = self.problem.start
+        left = self._evaluate(z)
+        matrix = self._jacobian(z)
+        slope = matrix.T @ left
+        cost = 0.5 * float(left @ left)
+        self.problem.require_finite(cost, slope)
+        self.problem.note_step(cost)
+        damping = FIRST_DAMPING if self.method == "levenberg-marquardt" else 0.0
+        reason = f"the limit of {count_with_noun(max_steps, 'step')} was reached"
+        converged = False
+        while len(self.problem.history) <= max_steps:
+            if np.abs(slope).max(initial=0.0) <= self.tolerance * max(1.0, cost) * 1e-2 or cost == 0.0:
+                reason, converged = "the gradient is zero to the tolerance", True
+                break
+            step = _solve_damped(matrix, left, damping)
+            after = self._evaluate(z - step)
+            new_cost = 0.5 * float(after @ after)
+            if new_cost < cost:
+                is_small = np.linalg.norm(step) <= self.tolerance * (1.0 + np.linalg.norm(z))
+                is_flat = cost - new_cost <= self.tolerance * 1e-2 * cost
+                z, left, cost = z - step, after, new_cost
+                matrix = self._jacobian(z)
+                slope = matrix.T @ left
+                self.problem.note_step(cost)
+                damping = damping * 0.2 if damping > 1e-14 else 0.0
+                if is_small or is_flat:
+                    reason, converged = "steps no longer lower the sum of squares", True
+                    break
+            elif np.linalg.norm(step) <= self.tolerance * (1.0 + np.linalg.norm(z)):
+                reason, converged = "no shorter step lowers the sum of squares", True
+                break
+            elif damping >= MAX_DAMPING:
+                reason = "no step lowers the sum of squares, though the gradient is not zero"
+                break
+            else:
+                damping = max(10.0 * damping, FIRST_DAMPING)
+        return self.problem.report(z, cost, slope, reason=reason, converged=converged, method=self.method)
+
+    def _evaluate(self, z: Vector) -> Vector:
+        self.problem.evaluations += 1
+        with np.errstate(all="ignore"):
+            left = np.ravel(np.asarray(data_of(self._residuals(z)), float))
+        return left if np.isfinite(left).all() or not self.problem.history else np.full(len(left), np.inf)
+
+
+def _solve_damped(matrix: Any, left: Vector, damping: float) -> Vector:
+    """Return the step of Levenberg and Marquardt: least squares of the linear model, with a penalty on long steps."""
+    if isinstance(matrix, np.ndarray):
+        scales = np.sqrt(damping * np.maximum((matrix**2).sum(axis=0), 1e-300))
+        padded = np.concatenate([matrix, np.diag(scales)])
+        found = np.linalg.lstsq(padded, np.concatenate([left, np.zeros(len(scales))]), rcond=None)[0]
+        step: Vector = found.astype(float)
+        return step
+    normal = matrix.T @ matrix
+    diagonal = np.maximum(normal.diagonal(), 1e-300)
+    sparse_step: Vector = sparse.solve_sparse(normal, (damping + 1e-14) * diagonal, matrix.T @ left)
+    return sparse_step
+
+
+def _solve_shifted(matrix: Any, slope: Vector) -> Vector:
+    """Return a step that leads down: Newton's, or that of the Hessian plus a multiple of the identity."""
+    shift = 0.0
+    while True:
+        step = _try_solve(matrix, shift, slope)
+        if step is not None and step @ slope > 1e-12 * np.linalg.norm(step) * np.linalg.norm(slope):
+            return step
+        scale = float(np.abs(matrix.diagonal()).max(initial=0.0)) or 1.0
+        shift = max(10.0 * shift, 1e-3 * scale)
+        if shift > 1e12 * scale:
+            return slope
+
+
+def _try_solve(matrix: Any, shift: float, slope: Vector) -> Vector | None:
+    try:
+        if isinstance(matrix, np.ndarray):
+            lower = np.linalg.cholesky(0.5 * (matrix + matrix.T) + shift * np.eye(len(slope)))
+            step: Vector = np.linalg.solve(lower.T, np.linalg.solve(lower, slope)).astype(float)
+        else:
+            step = sparse.solve_sparse(matrix, np.full(len(slope), shift), slope)
+    except np.linalg.LinAlgError:
+        return None
+    return step if np.isfinite(step).all() else None
+
+
+def _apply_inverse(pairs: deque[tuple[Vector, Vector]], slope: Vector) -> Vector:
+    """Return the approximate inverse Hessian times the gradient (the two loops of L-BFGS)."""
+    step = slope.copy()
+    weights = []
+    for moved, changed in reversed(pairs):
+        weight = (moved @ step) / (moved @ changed)
+        weights.append(weight)
+        step = step - weight * changed
+    if pairs:
+        moved, changed = pairs[-1]
+        step = step * ((moved @ changed) / (changed @ changed))
+    else:
+        step = step / max(1.0, float(np.linalg.norm(step)))
+    for (moved, changed), weight in zip(pairs, reversed(weights), strict=True):
+        step = step + moved * (weight - (changed @ step) / (moved @ changed))
+    return step
+
+
+def _descend(
+    problem: _Problem, choose_step: Callable[[Vector, Vector], Vector], method: str, tolerance: float, max_steps: int
+) -> FitReport:
+    """Go down along chosen steps, each shortened until it lowers the function enough."""
+    z = problem.start
+    value, slope = problem.value_and_slope(z)
+    problem.require_finite(value, slope)
+    problem.note_step(value)
+    reason = f"the limit of {count_with_noun(max_steps, 'step')} was reached"
+    converged = False
+    while True:
+        if np.abs(slope).max(initial=0.0) <= tolerance * max(1.0, abs(value)):
+            reason, converged = "the gradient is zero to the tolerance", True
+            break
+        if len(problem.history) > max_steps:
+            break
+        found = _search_line(problem, z, value, slope, choose_step(z, slope))
+        if found is None:
+            reason = "no step along the direction lowers the function, though the gradient is not zero"
+            break
+        z = found
+        value, slope = problem.value_and_slope(z)
+        problem.note_step(value)
+        if not np.isfinite(slope).all():
+            reason = "the gradient is not finite; wg.blame says where it comes from"
+            break
+        if value < -1e300:
+            reason = "the function has no lower bound"
+            break
+    return problem.report(z, value, slope, reason=reason, converged=converged, method=method)
+
+
+def _search_line(problem: _Problem, z: Vector, value: float, slope: Vector, step: Vector) -> Vector | None:
+    """Return a point along a step that is lower by a share of what the slope promises."""
+    promised = float(step @ slope)
+    length = 1.0
+    for _ in range(MAX_HALVINGS):
+        trial: Vector = z - length * step
+        reached = problem.value(trial)
+        if reached <= value - SUFFICIENT_DECREASE * length * promised and (trial != z).any():
+            return trial
+        length *= 0.5
+    return None

@@ -1,0 +1,159 @@
+"""Optimisers: known minima are found, and a report never claims more than holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import wiregrad as wg
+from wiregrad.errors import ConvergenceError, OperandError
+
+TIMES = np.linspace(0.0, 4.0, 9)
+
+
+def rosenbrock(x: Any) -> Any:
+    """Return the banana function, least at ones."""
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+def powell(x: Any) -> Any:
+    """Return Powell's singular function, whose Hessian is singular at its minimum, zero."""
+    return (x[0] + 10.0 * x[1]) ** 2 + 5.0 * (x[2] - x[3]) ** 2 + (x[1] - 2.0 * x[2]) ** 4 + 10.0 * (x[0] - x[3]) ** 4
+
+
+MINIMA: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
+    "rosenbrock": (rosenbrock, np.array([-1.2, 1.0]), np.ones(2)),
+    "rosenbrock of five": (rosenbrock, np.zeros(5), np.ones(5)),
+    "quadratic": (lambda x: np.sum((x - np.arange(4.0)) ** 2), np.zeros(4), np.arange(4.0)),
+    "a number": (lambda x: np.exp(x) - 2.0 * x, 0.0, np.log(2.0)),
+    "a start with negative curvature": (lambda x: x**4 - x**2, 0.1, np.sqrt(0.5)),
+    "a start where a step leaves the domain": (lambda x: x - np.log(x), 0.05, 1.0),
+}
+
+
+@pytest.mark.parametrize("optimise", [wg.newton, wg.lbfgs])
+@pytest.mark.parametrize("name", MINIMA)
+def test_known_minima_are_found(name: str, optimise: Any) -> None:
+    f, start, lowest = MINIMA[name]
+
+    fit = optimise(f, start)
+
+    assert fit.converged, fit
+    assert_allclose(fit.x, lowest, rtol=1e-6, atol=1e-6)
+    assert fit.value == f(fit.x)
+    assert fit.history[-1] == fit.value <= fit.history[0]
+
+
+def test_a_singular_hessian_is_stepped_through() -> None:
+    fit = wg.newton(powell, np.array([3.0, -1.0, 0.0, 1.0]))
+
+    assert fit.converged
+    assert fit.value < 1e-12
+
+
+@pytest.mark.parametrize("method", ["levenberg-marquardt", "gauss-newton"])
+def test_least_squares_recovers_parameters(method: str) -> None:
+    data = 2.5 * np.exp(-1.3 * TIMES) + 0.5
+
+    fit = wg.least_squares(
+        lambda p: p[0] * np.exp(-p[1] * TIMES) + p[2] - data, np.array([1.0, 1.0, 0.0]), method=method
+    )
+
+    assert fit.converged
+    assert_allclose(fit.x, [2.5, 1.3, 0.5], rtol=1e-8)
+
+
+def test_least_squares_equals_scipys_where_residuals_stay() -> None:
+    optimize = pytest.importorskip("scipy.optimize")
+    noise = np.random.default_rng(3).normal(size=9)
+    data = 2.5 * np.exp(-1.3 * TIMES) + 0.1 * noise
+
+    def residuals(p: Any) -> Any:
+        return p[0] * np.exp(-p[1] * TIMES) - data
+
+    fit = wg.least_squares(residuals, np.array([1.0, 1.0]))
+    known = optimize.least_squares(
+        residuals, [1.0, 1.0], jac=wg.jacobian(residuals), xtol=1e-14, ftol=1e-14, gtol=1e-14
+    )
+
+    assert fit.converged
+    assert_allclose(fit.x, known.x, rtol=1e-6)
+    assert_allclose(fit.value, known.cost, rtol=1e-12)
+
+
+@pytest.mark.parametrize("use_sparse", [None, True, False])
+def test_sparse_and_dense_matrices_lead_to_the_same_point(use_sparse: bool | None) -> None:
+    def residuals(x: Any) -> Any:
+        return np.concatenate([np.diff(x) + 0.1 * x[1:] ** 2, x[:1] - 1.0])
+
+    fit = wg.least_squares(residuals, np.ones(120), use_sparse=use_sparse)
+    lowest = wg.newton(
+        lambda x: np.sum((x[1:] - x[:-1]) ** 2 + (x[1:] - 2.0) ** 4), np.ones(120), use_sparse=use_sparse
+    )
+
+    assert fit.converged
+    assert fit.value < 1e-20
+    assert lowest.converged
+
+
+def test_containers_are_fitted_in_their_structure() -> None:
+    fit = wg.lbfgs(lambda p: (p["a"] - 1.0) ** 2 + np.sum((p["b"] - 2.0) ** 2), {"a": 0.0, "b": np.zeros(2)})
+
+    assert_allclose(fit.x["a"], 1.0)
+    assert_allclose(fit.x["b"], [2.0, 2.0])
+
+
+def test_other_arguments_are_passed_on() -> None:
+    assert_allclose(wg.newton(lambda x, a: (x - a) ** 2, 0.0, 3.0).x, 3.0)
+
+
+STUCK: dict[str, tuple[str, Callable[[], Any]]] = {
+    "too few steps": ("the limit of 3 steps was reached", lambda: wg.lbfgs(rosenbrock, np.full(3, -1.0), max_steps=3)),
+    "no lower bound": ("limit|no lower bound", lambda: wg.newton(lambda x: -(x**2), 1.0, max_steps=20)),
+    "not differentiable": (
+        "no step along the direction|limit",
+        lambda: wg.lbfgs(lambda x: np.sum(np.abs(x - np.array([1.0, 2.0]))) + 0.1 * np.sum(x), np.zeros(2)),
+    ),
+    "few steps of least squares": (
+        "the limit of 2 steps was reached",
+        lambda: wg.least_squares(
+            lambda x: np.array([10.0 * (x[1] - x[0] ** 2), 1.0 - x[0]]), np.array([-1.2, 1.0]), max_steps=2
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STUCK)
+def test_a_search_that_did_not_arrive_says_so(name: str) -> None:
+    reason, search = STUCK[name]
+    fit = search()
+
+    assert not fit.converged
+    assert "did not converge" in str(fit)
+    assert re.search(reason, fit.reason)
+
+
+def test_a_start_that_is_not_finite_is_refused() -> None:
+    with pytest.raises(ConvergenceError, match="not finite at the start"):
+        wg.newton(np.log, -1.0)
+    with pytest.raises(ConvergenceError, match="not finite at the start"):
+        wg.least_squares(np.log, np.array([-1.0, 1.0]))
+
+
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(OperandError, match="must be a function; got 3"):
+        wg.lbfgs(3, 1.0)  # type: ignore[arg-type]
+    with pytest.raises(OperandError, match="'levenberg-marquardt' or 'gauss-newton'; got 'lm'"):
+        wg.least_squares(np.sin, 1.0, method="lm")
+
+
+def test_steps_are_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    wg.newton(lambda x: (x - 1.0) ** 2, 0.0, progress=True)
+    assert "step 1: " in capsys.readouterr().err
+    wg.newton(lambda x: (x - 1.0) ** 2, 0.0)
+    assert capsys.readouterr().err == ""
