@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import measure
 from wiregrad.cli.bench import SUITE_PARTS
 
-HELPERS = {"__main__", "measure", "peers"}
+HELPERS = {"__main__", "measure", "peers", "training_steps"}
 NAMES = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name not in HELPERS)
 PAGE = """# Benchmarks
 

@@ -4,6 +4,9 @@ A chain of 1,000 layers `tanh(h @ w + b)` whose states take 1 MB each is swept w
 and the peak that was measured, the steps that are computed again beside the fewest possible by the binomial formula,
 the time beside that of a plain gradient, and whether the gradients have the same bits. The peak is measured twice: what
 Python and NumPy allocate, and by how much the memory of the process grew, each in a process of its own.
+
+The same chain is also planned as one function, which is cut into steps, and trained with Adam: what steps allocate
+at most, all that the optimiser keeps included, and whether the parameters have the bits of a plain training.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 
 import wiregrad as wg
 from benchmarks.measure import Report, Table
+from wiregrad import optim
 from wiregrad.frontends.transforms.memory_plans import count_binomial_steps
 
 WIDTH = 16
@@ -27,6 +31,9 @@ STATE_BYTES = ROWS * WIDTH * 8
 MEGABYTE = 1 << 20
 CHAINS = {"full": (1000, 64 * MEGABYTE), "quick": (60, 24 * MEGABYTE)}
 """The number of layers, and the budget."""
+TRAINING_STEPS = 3
+ADAM_COPIES = 6
+"""How many arrays of the size of all parameters a step of Adam holds: two means, and all three before and after."""
 
 
 def apply_layer(h: Any, layer: dict[str, Any]) -> Any:
@@ -84,9 +91,49 @@ def measure_chain(kind: str, how: str) -> dict[str, Any]:
     }
 
 
-def run_apart(kind: str, how: str) -> dict[str, Any]:
+def train_chain(kind: str, how: str) -> dict[str, Any]:
+    """Train the chain with Adam, by a plan of the loss as one function or plainly; run in a process of its own."""
+    count, budget = CHAINS[kind]
+    layers, x = make_chain(count)
+    parameters = {f"{k}.{name}": array for k, layer in enumerate(layers) for name, array in layer.items()}
+    kept = ADAM_COPIES * sum(array.nbytes for array in parameters.values())
+    plan = wg.plan_memory(plain_loss, layers, x, budget=budget - kept)
+    compute = wg.value_and_grad(plain_loss if how == "plain" else plan)
+    adam = optim.Adam(lr=1e-3)
+    losses: list[float] = []
+
+    def take_steps() -> None:
+        nonlocal parameters
+        state = adam.init(parameters)
+        for _ in range(TRAINING_STEPS):
+            loss, gradients = compute(join_layers(parameters, count), x)
+            losses.append(float(loss))
+            flat = {f"{k}.{name}": array for k, layer in enumerate(gradients) for name, array in layer.items()}
+            del gradients
+            parameters, state = adam.update(parameters, flat, state)
+
+    start = time.process_time()
+    peak = plan.measure(take_steps) if how == "traced" else take_steps()
+    return {
+        "seconds": time.process_time() - start,
+        "traced": peak,
+        "predicted": plan.predicted_peak + kept,
+        "steps": len(plan.steps),
+        "states": len(plan.kept) + 1,
+        "extra": plan.extra_steps,
+        "losses": losses,
+        "digest": hash(b"".join(array.tobytes() for array in parameters.values())),
+    }
+
+
+def join_layers(parameters: dict[str, Any], count: int) -> list[dict[str, Any]]:
+    """Return parameters by name as a list of layers."""
+    return [{name: parameters[f"{k}.{name}"] for name in ("w", "b")} for k in range(count)]
+
+
+def run_apart(kind: str, how: str, task: str = "gradient") -> dict[str, Any]:
     """Measure in a process of its own, so that its peak is the peak of this gradient."""
-    command = [sys.executable, "-m", "benchmarks.memory_plans", kind, how]
+    command = [sys.executable, "-m", "benchmarks.memory_plans", kind, how, task]
     environment = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **path_of_python()}
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=900, env=environment)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -118,7 +165,25 @@ def run(*, quick: bool = False) -> Report:
         ],
     )
     figures = {"plain": plain, "planned": planned, "traced": traced, "fewest": fewest, "budget": budget}
-    return Report([table], figures)
+    training, figures["training"] = compare_trainings(kind)
+    return Report([table, training], figures)
+
+
+def compare_trainings(kind: str) -> tuple[Table, dict[str, Any]]:
+    """Train the chain by a plan and plainly; returns the table and the figures."""
+    count, budget = CHAINS[kind]
+    plain, planned = (run_apart(kind, how, "training") for how in ("plain", "traced"))
+    fewest = count_binomial_steps(planned["steps"], planned["states"])
+    rows = [
+        ["predicted peak", megabytes(planned["predicted"])],
+        ["measured peak, allocated", megabytes(planned["traced"])],
+        [f"steps computed again, of {planned['steps']}", f"{planned['extra']:,}"],
+        ["fewest possible, by the binomial formula", f"{fewest:,}"],
+        ["processor time beside a plain training", f"{planned['seconds'] / plain['seconds']:.2f}"],
+        ["parameters with the same bits", "yes" if planned["digest"] == plain["digest"] else "NO"],
+    ]
+    title = f"{TRAINING_STEPS} steps of Adam on {count:,} layers as one function, within {megabytes(budget)}."
+    return Table(title, ["", ""], rows), {"plain": plain, "planned": planned, "fewest": fewest}
 
 
 def megabytes(size: int) -> str:
@@ -127,4 +192,5 @@ def megabytes(size: int) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure_chain(*sys.argv[1:])))
+    measure = {"gradient": measure_chain, "training": train_chain}[sys.argv[3]]
+    print(json.dumps(measure(*sys.argv[1:3])))

@@ -61,25 +61,15 @@ def draw_batch(codes, rng):
 
 def train(model, codes, rng, steps):
     """Train the model in place; returns the bits per character of every step."""
-    structure, adam, schedule = model.emptied(), optim.Adam(lr=RATE), optim.CosineAnnealingLR(None, steps)
-
-    @wg.compile
-    def take_step(arrays, state, text, following):
-        loss, gradients = wg.value_and_grad(
-            lambda arrays: compute_bits(structure.holding(arrays), text.astype(int), following.astype(int))
-        )(arrays)
-        return loss, *adam.update(arrays, gradients, state)
-
-    arrays = model.arrays()
-    state = adam.init(arrays)
+    adam = optim.Adam(model.parameters(), lr=RATE)
+    schedule = optim.CosineAnnealingLR(adam, steps)
+    take_step = optim.CompiledStep(model, compute_bits, adam)
     losses = []
     for step in range(1, steps + 1):
-        state["groups.0.lr"] = schedule.find_rate(RATE, step - 1)
-        loss, arrays, state = take_step(arrays, state, *draw_batch(codes.astype(np.float32), rng))
-        losses.append(float(loss))
+        losses.append(take_step(*draw_batch(codes, rng)))
+        schedule.step()
         if step % (steps // 8) == 0:
             print(f"step {step:5}  {np.mean(losses[-steps // 8 :]):.3f} bits per character", flush=True)
-    model.load_state_dict(arrays)
     return losses
 
 

@@ -60,32 +60,21 @@ def main():
     order = rng.permutation(len(pictures))
     tested, trained = order[:TESTED], order[TESTED:]
     model = make_network(rng)
-    structure, adam = model.emptied(), optim.Adam(lr=RATE)
+    adam = optim.Adam(model.parameters(), lr=RATE)
     batches = len(trained) // BATCH
-    schedule = optim.CosineAnnealingLR(None, EPOCHS * batches)
+    schedule = optim.CosineAnnealingLR(adam, EPOCHS * batches)
 
-    def compute_loss(arrays, x, labels):
-        return nn.cross_entropy(nn.call_with(structure, arrays, x), labels.astype(int))
+    def compute_loss(model, x, labels):
+        return nn.cross_entropy(model(x), labels)
 
-    @wg.compile
-    def take_step(arrays, state, x, labels):
-        loss, gradients = wg.value_and_grad(compute_loss)(arrays, x, labels)
-        return loss, *adam.update(arrays, gradients, state)
-
-    @wg.compile
-    def compute_scores(arrays, x):
-        return nn.call_with(structure, arrays, x)
-
-    arrays = model.arrays()
-    state = adam.init(arrays)
+    take_step = optim.CompiledStep(model, compute_loss, adam)
     losses, wrong = [], []
     for epoch in range(1, EPOCHS + 1):
         for batch in np.split(rng.permutation(trained)[: batches * BATCH], batches):
-            state["groups.0.lr"] = schedule.find_rate(RATE, len(losses))
-            x, y = move(pictures[batch], rng), labels[batch].astype(np.float32)
-            loss, arrays, state = take_step(arrays, state, x, y)
-            losses.append(float(loss))
-        guesses = np.argmax(compute_scores(arrays, pictures[tested]), axis=1)
+            losses.append(take_step(move(pictures[batch], rng), labels[batch]))
+            schedule.step()
+        with wg.no_grad():
+            guesses = np.argmax(model(pictures[tested]).data, axis=1)
         wrong.append(float(np.mean(guesses != labels[tested])))
         print(f"epoch {epoch:2}  loss {np.mean(losses[-batches:]):.4f}  new digits right {1 - wrong[-1]:.1%}")
     if wrong[-1] < 0.02:

@@ -41,31 +41,24 @@ def make_batch(rng):
     return np.stack([numbers, marks], axis=-1), np.sum(numbers * marks, axis=0)
 
 
+def compute_error(model, sequences, sums):
+    """Return the mean square error of the model's answers."""
+    return nn.mse_loss(model(sequences), sums)
+
+
 def main():
     """Train, and print the error on new sequences as it goes: no sequence comes twice."""
     rng = np.random.default_rng(0)
     model = Adder(rng)
-    structure, adam, schedule = model.emptied(), optim.Adam(lr=RATE), optim.CosineAnnealingLR(None, STEPS)
-
-    def compute_loss(arrays, sequences, sums):
-        return nn.mse_loss(nn.call_with(structure, arrays, sequences), sums)
-
-    @wg.compile
-    def take_step(arrays, state, sequences, sums):
-        loss, gradients = wg.value_and_grad(compute_loss)(arrays, sequences, sums)
-        gradients, _ = optim.clip_by_norm(gradients, 1.0)
-        return loss, *adam.update(arrays, gradients, state)
-
-    arrays = model.arrays()
-    state = adam.init(arrays)
+    adam = optim.Adam(model.parameters(), lr=RATE)
+    schedule = optim.CosineAnnealingLR(adam, STEPS)
+    take_step = optim.CompiledStep(model, compute_error, adam, max_norm=1.0)
     losses = []
     for step in range(STEPS):
-        state["groups.0.lr"] = schedule.find_rate(RATE, step)
-        loss, arrays, state = take_step(arrays, state, *make_batch(rng))
-        losses.append(float(loss))
+        losses.append(take_step(*make_batch(rng)))
+        schedule.step()
         if (step + 1) % 250 == 0:
             print(f"step {step + 1:4}  error {np.mean(losses[-50:]):.5f}")
-    model.load_state_dict(arrays)
     sequences, sums = make_batch(rng)
     with wg.no_grad():
         answers = model(sequences).data

@@ -126,29 +126,20 @@ def train(longest, rows, steps, batch, rate, every):
     """Train a machine on sequences of random lengths; returns it with the course of its loss."""
     rng = np.random.default_rng(0)
     machine = TuringMachine(rng)
-    structure, adam, schedule = machine.emptied(), optim.Adam(lr=rate), optim.CosineAnnealingLR(None, steps)
+    adam = optim.Adam(machine.parameters(), lr=rate)
+    schedule = optim.CosineAnnealingLR(adam, steps)
 
-    def compute_loss(arrays, inputs, targets, weights):
-        scores = nn.call_with(structure, arrays, inputs, blank_memory(batch, rows))
-        return compute_bits(scores, targets, weights)
+    def compute_loss(machine, inputs, targets, weights):
+        return compute_bits(machine(inputs, blank_memory(batch, rows)), targets, weights)
 
-    @wg.compile
-    def take_step(arrays, state, inputs, targets, weights):
-        loss, gradients = wg.value_and_grad(compute_loss)(arrays, inputs, targets, weights)
-        gradients, _ = optim.clip_by_norm(gradients, 1.0)
-        return loss, *adam.update(arrays, gradients, state)
-
-    arrays = machine.arrays()
-    state = adam.init(arrays)
+    take_step = optim.CompiledStep(machine, compute_loss, adam, max_norm=1.0)
     losses = []
     for step in range(1, steps + 1):
-        state["groups.0.lr"] = schedule.find_rate(rate, step - 1)
         lengths = rng.integers(1, longest + 1, batch)
-        loss, arrays, state = take_step(arrays, state, *make_batch(lengths, longest, rng))
-        losses.append(float(loss))
+        losses.append(take_step(*make_batch(lengths, longest, rng)))
+        schedule.step()
         if step % every == 0:
             print(f"step {step:5}  {np.mean(losses[-every:]):.5f} bits missing per bit", flush=True)
-    machine.load_state_dict(arrays)
     return machine, losses
 
 

@@ -27,24 +27,17 @@ def train(loss_function, x, arm, steps=400):
     """Train a network with a loss; returns the loss and the accuracy after each step."""
     rng = np.random.default_rng(0)
     model = nn.Sequential(nn.Linear(2, 32, rng=rng), nn.Tanh(), nn.Linear(32, ARMS, rng=rng))
-    structure, adam = model.emptied(), optim.Adam(lr=0.05)
+    adam = optim.Adam(model.parameters(), lr=0.05)
 
-    def compute_loss(arrays, x, arm):
-        scores = nn.call_with(structure, arrays, x)
-        return loss_function(scores, arm.astype(int))
+    def compute_loss(model, x, arm):
+        return loss_function(model(x), arm)
 
-    @wg.compile
-    def take_step(arrays, state, x, arm):
-        loss, gradients = wg.value_and_grad(compute_loss)(arrays, x, arm)
-        return loss, *adam.update(arrays, gradients, state)
-
-    arrays = model.arrays()
-    state = adam.init(arrays)
+    take_step = optim.CompiledStep(model, compute_loss, adam)
     losses, accuracies = [], []
     for _ in range(steps):
-        loss, arrays, state = take_step(arrays, state, x, arm.astype(float))
-        losses.append(float(loss))
-        accuracies.append(float(np.mean(np.argmax(nn.call_with(structure, arrays, x), axis=1) == arm)))
+        losses.append(take_step(x, arm))
+        with wg.no_grad():
+            accuracies.append(float(np.mean(np.argmax(model(x).data, axis=1) == arm)))
     return losses, accuracies
 
 

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         vmap,
     )
     from wiregrad.exchange import from_jax, from_onnx, from_torch, watch
+    from wiregrad.files import load_arrays, save_arrays
     from wiregrad.learn.quiz import Quiz
 else:
     _values = load_module_lazily("wiregrad.api.values")
@@ -109,6 +110,7 @@ __all__ = [
     "linear_solve",
     "linearize",
     "load",
+    "load_arrays",
     "minimize",
     "newton",
     "nn",
@@ -123,6 +125,7 @@ __all__ = [
     "register_container",
     "root",
     "run",
+    "save_arrays",
     "sparse_hessian",
     "sparse_jacobian",
     "stop_gradient",
@@ -167,6 +170,7 @@ if not TYPE_CHECKING:
             "Quiz": "wiregrad.learn.quiz",
             **dict.fromkeys(("from_jax", "from_onnx", "from_torch", "watch"), "wiregrad.exchange"),
             "train": "wiregrad.training",
+            **dict.fromkeys(("load_arrays", "save_arrays"), "wiregrad.files"),
             "nn": "wiregrad.nn",
             "optim": "wiregrad.optim",
         },

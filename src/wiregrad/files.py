@@ -494,7 +494,7 @@ def _read_steered(k: int, item: JsonValue, size: int) -> Certificate:
     return Certificate(_read_node(what, fields["node"], size), outcome, place)
 
 
-__all__ = ["load", "parse_json", "replace_file", "save", "write_json"]
+__all__ = ["load", "load_arrays", "parse_json", "replace_file", "save", "save_arrays", "write_json"]
 
 MAX_FILE_BYTES = 8 * 2**30
 """Maximum size of a file in bytes."""
@@ -506,6 +506,9 @@ METADATA_KEY = "__metadata__"
 """The key of the header under which safetensors keeps metadata."""
 _DTYPE_CODES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "U8": "|u1", "BOOL": "|b1"}
 _DTYPE_NAMES = {np.dtype(code): name for name, code in _DTYPE_CODES.items()}
+ARRAY_CODES = _DTYPE_CODES | {"I32": "<i4", "I16": "<i2", "I8": "|i1", "U64": "<u8", "U32": "<u4", "U16": "<u2"}
+"""The dtypes of arrays in a file that is no circuit, by their names in safetensors."""
+_ARRAY_NAMES = {np.dtype(code): name for name, code in ARRAY_CODES.items()}
 
 FilePath = str | os.PathLike[str]
 
@@ -536,6 +539,41 @@ def load(path: FilePath) -> CircuitGraph:
         return decode_circuit_file(data)
     except CircuitError as error:
         raise FileFormatError(f"{checked} cannot be read as a circuit: {error}") from None
+
+
+def save_arrays(path: FilePath, arrays: Mapping[str, Any]) -> None:
+    """Write a dict of arrays to a safetensors file, which replaces an older one at once or not at all.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/arrays.safetensors"
+    >>> save_arrays(path, {"weight": np.array([1.0, 2.0])})
+    >>> load_arrays(path)
+    {'weight': array([1., 2.])}
+    """
+    plain = {name: np.asarray(array) for name, array in arrays.items()}
+    odd = [name for name, array in plain.items() if array.dtype not in _ARRAY_NAMES or name == METADATA_KEY]
+    if odd:
+        raise FileFormatError(
+            f"a safetensors file cannot hold {short_repr(odd[0])}, an array of {plain[odd[0]].dtype}: the name is "
+            "taken, or the format has no such dtype"
+        )
+    replace_file(path, encode_tensors(plain, {}))
+
+
+def load_arrays(path: FilePath) -> NamedTensors:
+    """Return the arrays of a safetensors file by name.
+
+    >>> load_arrays("/dev/null")
+    Traceback (most recent call last):
+        ...
+    wiregrad.errors.FileFormatError: /dev/null is not a regular file but a device or a pipe
+    """
+    path = _check_path(path)
+    data = read_file_bytes(path)
+    try:
+        return decode_tensors(data, lambda metadata: None, ARRAY_CODES)
+    except FileFormatError as error:
+        raise FileFormatError(f"{path} cannot be read as a safetensors file: {error}") from None
 
 
 def encode_circuit_file(circuit: CircuitGraph) -> list[memoryview]:
@@ -584,7 +622,7 @@ def encode_tensors(arrays: NamedTensors, metadata: Mapping[str, str]) -> list[me
         plain = np.ascontiguousarray(array)
         start = end
         end = start + plain.nbytes
-        header[name] = {"dtype": _DTYPE_NAMES[plain.dtype], "shape": list(array.shape), "data_offsets": [start, end]}
+        header[name] = {"dtype": _ARRAY_NAMES[plain.dtype], "shape": list(array.shape), "data_offsets": [start, end]}
         parts.append(plain.reshape(-1).view(np.uint8))
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -664,7 +702,9 @@ def _describe_failure(error: Exception) -> str:
     return "there is not enough memory" if isinstance(error, MemoryError) else str(error)
 
 
-def decode_tensors(data: bytes, check_metadata: Callable[[JsonValue], None]) -> NamedTensors:
+def decode_tensors(
+    data: bytes, check_metadata: Callable[[JsonValue], None], codes: Mapping[str, str] = _DTYPE_CODES
+) -> NamedTensors:
     """Decode the tensors of a safetensors file; raise unless they fill it exactly, or if its metadata is refused."""
     if len(data) < 8:
         raise FileFormatError(f"it has {len(data)} bytes, too few for a safetensors file; it is empty or cut off")
@@ -678,7 +718,7 @@ def decode_tensors(data: bytes, check_metadata: Callable[[JsonValue], None]) -> 
     if type(header) is not dict:
         raise FileFormatError("its header is not a JSON object")
     check_metadata(header.pop(METADATA_KEY, {}))
-    entries = {name: _check_entry(name, entry) for name, entry in header.items()}
+    entries = {name: _check_entry(name, entry, codes) for name, entry in header.items()}
     body = memoryview(data)[8 + length :]
     _check_coverage(entries, len(body))
     return {name: _decode_tensor(body[start:end], dtype, shape) for name, (dtype, shape, start, end) in entries.items()}
@@ -703,7 +743,7 @@ TensorEntry = tuple[np.dtype[Any], tuple[int, ...], int, int]
 """A tensor of the header: dtype, shape, and the first and last offset of its bytes."""
 
 
-def _check_entry(name: str, entry: JsonValue) -> TensorEntry:
+def _check_entry(name: str, entry: JsonValue, codes: Mapping[str, str]) -> TensorEntry:
     if type(entry) is not dict or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise FileFormatError(
             f"tensor {short_repr(name)}: expected dtype, shape and data_offsets; got {short_repr(entry, 80)}"
@@ -711,13 +751,13 @@ def _check_entry(name: str, entry: JsonValue) -> TensorEntry:
     code = entry["dtype"]
     shape = entry["shape"]
     offsets = entry["data_offsets"]
-    if type(code) is not str or code not in _DTYPE_CODES:
+    if type(code) is not str or code not in codes:
         raise FileFormatError(
-            f"tensor {short_repr(name)}: its dtype must be one of {', '.join(_DTYPE_CODES)}; got {short_repr(code)}"
+            f"tensor {short_repr(name)}: its dtype must be one of {', '.join(codes)}; got {short_repr(code)}"
         )
     if not _are_lengths(shape) or not _are_lengths(offsets) or len(shape) > MAX_AXES or len(offsets) != 2:
         raise FileFormatError(f"tensor {short_repr(name)}: shape and data_offsets must be lists of lengths")
-    dtype = np.dtype(_DTYPE_CODES[code])
+    dtype = np.dtype(codes[code])
     if offsets[1] - offsets[0] != prod(shape) * dtype.itemsize:
         raise FileFormatError(
             f"tensor {short_repr(name)} claims the shape {short_repr(shape)}; "

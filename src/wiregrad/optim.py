@@ -24,14 +24,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 import wiregrad as wg
-from wiregrad.errors import InputError, StateError, UnknownNameError
+from wiregrad.errors import InputError, NonFiniteError, StateError, UnknownNameError
 
 Kept = dict[str, Any]
 """What an optimiser keeps for one parameter, by name: numbers, and arrays of the parameter's shape."""
@@ -82,6 +83,17 @@ class Optimizer:
         self.parameters |= values
         return tuple(values)
 
+    def list_rates(self) -> dict[str, float]:
+        """Return the learning rate of each group, by the name that it has in a state."""
+        return {f"groups.{k}.lr": group.settings["lr"] for k, group in enumerate(self.groups)}
+
+    def without_parameters(self) -> Self:
+        """Return an optimiser with the groups and settings of this one, to be used through `update` alone."""
+        pure = copy(self)
+        groups = [ParameterGroup(group.names, dict(group.settings)) for group in self.groups]
+        vars(pure).update(parameters={}, state={}, groups=groups)
+        return pure
+
     def keep_for(self, parameter: Any, settings: Mapping[str, float]) -> Kept:
         """Return what is kept for a parameter before the first step."""
         raise NotImplementedError
@@ -94,7 +106,7 @@ class Optimizer:
 
     def init(self, parameters: Arrays) -> dict[str, Any]:
         """Return the state before the first step for a dict of arrays: learning rates, and what is kept for each."""
-        state: dict[str, Any] = {f"groups.{k}.lr": group.settings["lr"] for k, group in enumerate(self.groups)}
+        state: dict[str, Any] = dict(self.list_rates())
         for _, group, name in self._list_members(parameters):
             kept = self.keep_for(parameters[name], group.settings)
             state |= {f"{name}.{part}": value for part, value in kept.items()}
@@ -137,7 +149,7 @@ class Optimizer:
         arrays = {name: value.data for name, value in self.parameters.items()}
         gradients = {name: value.grad for name, value in self.parameters.items()}
         state = {**self.init(arrays), **self.state} if not self.state else dict(self.state)
-        state |= {f"groups.{k}.lr": group.settings["lr"] for k, group in enumerate(self.groups)}
+        state |= self.list_rates()
         arrays, self.state = self.update(arrays, gradients, state)
         for name, value in self.parameters.items():
             if gradients[name] is not None:
@@ -713,6 +725,167 @@ def _multiply_inverse_hessian(
     for (bend, moved), share in zip(pairs, reversed(shares), strict=True):
         vector = vector + (share - (bend @ vector) / (bend @ moved)) * moved
     return vector
+
+
+class CompiledStep:
+    """A training step as one compiled call: the loss, its gradient by the parameters of the optimiser, and the update.
+
+    `loss(model, *batch)` returns one number. A call takes a batch of arrays and returns the loss before the update;
+    afterwards the model and the optimiser are changed, as by `backward()` and `step()`, except that no gradients are
+    left. With `max_norm`, gradients are clipped as `clip_by_norm` does. Masks of dropout are drawn from the model's
+    generators in the same order. A step that cannot be compiled is an error, which says why.
+
+    The first step with arrays of a shape is computed several times, so that all results come from compiled code and a
+    training can be repeated to the bit.
+
+    >>> from wiregrad import nn
+    >>> rng = np.random.default_rng(0)
+    >>> model = nn.Sequential(nn.Linear(2, 8, rng=rng), nn.Tanh(), nn.Linear(8, 2, rng=rng))
+    >>> optimizer = Adam(model.parameters(), lr=0.05)
+    >>> take_step = CompiledStep(model, lambda model, x, y: nn.cross_entropy(model(x), y), optimizer)
+    >>> x = rng.normal(size=(50, 2))
+    >>> y = (x[:, 0] > x[:, 1]).astype(int)
+    >>> losses = [take_step(x, y) for _ in range(50)]
+    >>> losses[-1] < 0.1
+    True
+    """
+
+    def __init__(
+        self, model: Any, loss: Callable[..., Any], optimizer: Optimizer, *, max_norm: float | None = None
+    ) -> None:
+        if not hasattr(model, "emptied"):
+            raise InputError(f"a compiled step needs a model that is an nn.Module; got {type(model).__name__}")
+        if isinstance(optimizer, LBFGS):
+            raise InputError("LBFGS computes the loss at several points, so its steps are not one call")
+        names = {id(value): name for name, value in model.parameters().items()}
+        unknown = [name for name, value in optimizer.parameters.items() if id(value) not in names]
+        if unknown or not optimizer.parameters:
+            raise InputError(
+                f"the optimiser of a compiled step changes parameters of the model; {unknown[0]} is none of them"
+                if unknown
+                else "the optimiser of a compiled step needs parameters: pass model.parameters()"
+            )
+        self.model = model
+        self.loss = loss
+        self.optimizer = optimizer
+        self.max_norm = max_norm
+        self._names = {name: names[id(value)] for name, value in optimizer.parameters.items()}
+        """The names of the parameters in the model, by their names in the optimiser."""
+        self._masks: dict[Any, Any] = {}
+        """The masks that a step draws, by the kind of its batch."""
+        self._settings: Any = None
+        self._compiled: Any = None
+
+    def __call__(self, *batch: Any) -> float:
+        """Take one step; returns the loss before it. A number that is not finite is an error, and nothing changes."""
+        arrays = [np.asarray(array) for array in batch]
+        self._refresh()
+        kind = tuple((array.shape, array.dtype.str) for array in arrays)
+        is_new = kind not in self._masks
+        notes = self.model.find_masks(lambda model: self.loss(model, *arrays)) if is_new else self._masks[kind]
+        masks = [note.draw() for note in notes]
+        dtypes = tuple(array.dtype.str for array in arrays)
+        batch_of_floats = _as_floats(arrays)
+        arguments = (self._join_arrays(), self._join_state(), self.model.buffers(), masks, batch_of_floats, dtypes)
+        if is_new:
+            self._try_compiling(arguments)
+            self._masks[kind] = notes
+        value, after, state, buffers = self._compiled(*arguments)
+        if not np.isfinite(value) or not all(np.isfinite(after[name]).all() for name in self._names):
+            raise NonFiniteError("the loss or a parameter after this step is not finite; nothing was changed")
+        for name, parameter in self.optimizer.parameters.items():
+            parameter.data = after[name]
+        self.optimizer.state = state
+        self.model.load_buffers(buffers)
+        return float(value)
+
+    def _try_compiling(self, arguments: tuple[Any, ...]) -> None:
+        """Compute a step whose result is not used; raises an error if it is not compiled."""
+        self._compiled(*arguments)
+        before = dict(self._compiled.info.fallbacks)
+        # A long function is recorded at its second call.
+        self._compiled(*arguments)
+        reasons = [reason for reason, count in self._compiled.info.fallbacks if count != before.get(reason, 0)]
+        if reasons:
+            raise InputError(f"this step cannot be compiled: {reasons[0]}")
+
+    def _join_arrays(self) -> dict[str, Any]:
+        """Return all parameters: those of the optimiser by its names, and the others by those of the model."""
+        own = {name: value.data for name, value in self.optimizer.parameters.items()}
+        taken = set(self._names.values())
+        fixed = {name: value.data for name, value in self.model.parameters().items() if name not in taken}
+        return {"trained": own, "fixed": fixed}
+
+    def _join_state(self) -> dict[str, Any]:
+        optimizer = self.optimizer
+        state = optimizer.state or optimizer.init({name: value.data for name, value in optimizer.parameters.items()})
+        return {**state, **optimizer.list_rates()}
+
+    def _refresh(self) -> None:
+        """Compile the step anew if a setting of the model or of the optimiser has changed, except learning rates."""
+        settings = (_list_settings(self.model), [_without_rate(group) for group in self.optimizer.groups])
+        if self._compiled is None or settings != self._settings:
+            self._settings = settings
+            self._masks = {}
+            self._compiled = wg.compile(self._write_step(), limit=MAX_STEP_RECORDINGS)
+
+    def _write_step(self) -> Callable[..., Any]:
+        """Return the step as a pure function of arrays."""
+        structure, loss, names, max_norm = self.model.emptied(), self.loss, dict(self._names), self.max_norm
+        optimizer = self.optimizer.without_parameters()
+
+        def take_step(arrays: Any, state: Any, buffers: Any, masks: Any, batch: Any, dtypes: Any) -> Any:
+            given = [array.astype(dtype) for array, dtype in zip(batch, dtypes, strict=True)]
+
+            def compute_loss(trained: Any) -> tuple[Any, Any]:
+                held = {names[name]: array for name, array in trained.items()}
+                held_model = structure.holding({**arrays["fixed"], **held, **buffers}, masks)
+                return loss(held_model, *given), held_model.buffers()
+
+            (value, changed), gradients = wg.value_and_grad(compute_loss, has_aux=True)(arrays["trained"])
+            if max_norm is not None:
+                gradients, _ = clip_by_norm(gradients, max_norm)
+            after, kept = optimizer.update(arrays["trained"], gradients, state)
+            return value, after, kept, changed
+
+        return take_step
+
+
+MAX_STEP_RECORDINGS = 64
+"""Maximum number of recordings of a compiled step: for batches of other shapes, and for branches of the loss."""
+
+
+def _as_floats(arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return arrays with whole numbers and conditions as floats, which a compiled function takes as data."""
+    return [array if array.dtype.kind in "fc" else _as_exact_floats(array) for array in arrays]
+
+
+def _as_exact_floats(array: NDArray[Any]) -> NDArray[Any]:
+    floats = array.astype(np.float64)
+    if not np.array_equal(floats.astype(array.dtype), array):
+        raise InputError(f"a compiled step takes whole numbers up to 2**53; got {array.min()} to {array.max()}")
+    return floats
+
+
+def _list_settings(model: Any) -> list[Any]:
+    """Return what the modules of a model hold besides arrays, generators and other modules, as text."""
+    return [
+        (path, type(module), {name: repr(value) for name, value in vars(module).items() if _is_setting(value)})
+        for path, module in model.modules().items()
+    ]
+
+
+def _is_setting(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_setting, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_setting, value))
+    is_function = callable(value) and not hasattr(value, "parameters")
+    return value is None or is_function or isinstance(value, bool | int | float | str)
+
+
+def _without_rate(group: ParameterGroup) -> dict[str, float]:
+    return {name: value for name, value in group.settings.items() if name != "lr"}
 
 
 def clip_by_norm(gradients: Arrays, max_norm: float) -> tuple[dict[str, Any], Any]:

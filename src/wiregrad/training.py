@@ -69,6 +69,7 @@ def train(
     checkpoint: FilePath | None = None,
     checkpoint_every: int | None = None,
     generators: Sequence[Generator] = (),
+    compiled: bool = False,
     watch: Any = False,
     progress: bool | None = None,
 ) -> TrainingRun:
@@ -84,6 +85,9 @@ def train(
     With `checkpoint`, the training is saved there after every epoch, or every `checkpoint_every` batches, and goes on
     from there if the file exists. Generators of the model's parts are saved too; name others that the loss draws from
     in `generators`. `watch=True` keeps a flight recorder, and `watch="live"` opens its page.
+
+    With `compiled`, each step is one compiled call (`optim.CompiledStep`). Where that is not possible the steps are
+    plain, and `not_compiled` of the result says why.
 
     A loss or gradient that is not finite raises `NonFiniteError`, which names the layer and the line.
 
@@ -110,22 +114,14 @@ def train(
     if checkpoint is not None and Path(checkpoint).exists():
         load_checkpoint(checkpoint, run, parts, settings)
     bar = ProgressBar(epochs, -(-len(arrays[0]) // batch_size), progress)
+    compiled_step = make_compiled_step(run, parts, loss, before_update) if compiled else None
 
     while run.epoch < epochs and not run.has_stalled(patience):
         for batch in run.draw_batches(arrays, batch_size, rng):
-            before = parts.save_generators()
-            value = check_loss(loss(model, *batch))
-            optimizer.zero_grad()
-            value.backward()
-            if not is_finite_step(value, optimizer.parameters):
-                parts.load_generators(before)
-                stop_with_blame(run, partial(loss, model, *batch))
-            if run.flight is not None:
-                run.flight.step(value, model.parameters(), inputs=batch)
-            if before_update is not None:
-                before_update()
-            optimizer.step()
-            run.count_batch(float(value.data), len(batch[0]))
+            number = None if compiled_step is None else take_compiled_step(compiled_step, run, parts, batch)
+            if number is None:
+                number = take_plain_step(run, parts, loss, batch, before_update)
+            run.count_batch(number, len(batch[0]))
             bar.show(run)
             if checkpoint is not None and checkpoint_every and run.batch % checkpoint_every == 0:
                 save_checkpoint(checkpoint, run, parts, settings)
@@ -156,6 +152,8 @@ class TrainingRun:
     history: dict[str, list[float]] = field(default_factory=dict)
     best: dict[str, Any] = field(default_factory=dict, repr=False)
     """The state of the model at the lowest validation loss, if there is a patience."""
+    not_compiled: str = field(default="", repr=False)
+    """Why the steps were plain although they were to be compiled; empty if they were compiled."""
     flight: Any = field(default=None, repr=False)
     """The flight recorder; None if the training is not watched."""
     order_state: Any = field(default=None, repr=False)
@@ -254,6 +252,58 @@ def check_loss(value: Any) -> wg.Value:
     if isinstance(value, wg.Value):
         raise ShapeError(f"the loss must be one number, not an array of shape {value.shape}; take its mean")
     raise InputError(f"the loss must be computed from parameters, which are wg.Value; got {short_repr(value)}")
+
+
+def make_compiled_step(
+    run: TrainingRun, parts: TrainingParts, loss: Loss, before_update: Callable[[], object] | None
+) -> Callable[..., float] | None:
+    """Return the steps of a training as compiled calls; None if they must be plain, and `run` says why."""
+    if run.flight is not None:
+        run.not_compiled = "the flight recorder looks at the recording of every step"
+    elif before_update is not None:
+        run.not_compiled = "before_update works on gradients, which a compiled step does not leave behind"
+    else:
+        try:
+            step: Callable[..., float] = wg.optim.CompiledStep(parts.model, loss, parts.optimizer)
+            return step
+        except InputError as error:
+            run.not_compiled = str(error)
+    return None
+
+
+def take_compiled_step(take_step: Any, run: TrainingRun, parts: TrainingParts, batch: Arrays) -> float | None:
+    """Take a compiled step; returns None, and changes nothing, if a plain one has to say which number breaks."""
+    if run.not_compiled:
+        return None
+    before = parts.save_generators()
+    try:
+        number: float = take_step(*batch)
+        return number
+    except NonFiniteError:
+        parts.load_generators(before)
+    except InputError as error:
+        parts.load_generators(before)
+        run.not_compiled = str(error)
+    return None
+
+
+def take_plain_step(
+    run: TrainingRun, parts: TrainingParts, loss: Loss, batch: Arrays, before_update: Callable[[], object] | None
+) -> float:
+    """Compute the loss and its gradients, and change the parameters; returns the loss."""
+    before = parts.save_generators()
+    value = check_loss(loss(parts.model, *batch))
+    parts.optimizer.zero_grad()
+    value.backward()
+    if not is_finite_step(value, parts.optimizer.parameters):
+        parts.load_generators(before)
+        stop_with_blame(run, partial(loss, parts.model, *batch))
+    if run.flight is not None:
+        run.flight.step(value, parts.model.parameters(), inputs=batch)
+    if before_update is not None:
+        before_update()
+    parts.optimizer.step()
+    return float(value.data)
 
 
 def is_finite_step(value: Any, parameters: Mapping[str, Any]) -> bool:

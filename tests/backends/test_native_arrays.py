@@ -339,6 +339,65 @@ def test_matrix_products_read_transposed_and_sliced_factors(a: Any, b: Any, dtyp
     assert not program.facts.interpreted
 
 
+TRANSPOSED_READERS = {
+    "result": lambda y, m: y,
+    "loop": lambda y, m: 0.9 * m + np.tanh(y),
+    "loop and result": lambda y, m: (y, m * y),
+    "sum": lambda y, m: np.sum(y, axis=1),
+    "product": lambda y, m: y @ m.T,
+    "sum of a loop": lambda y, m: np.sum(m - y, axis=0),
+    "slice": lambda y, m: y[1:] + m[1:],
+}
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 4), (2, 1, 3), (3, 4, 1), (40, 33, 17)], ids=str)
+@pytest.mark.parametrize("name", TRANSPOSED_READERS)
+def test_transposed_products_equal_the_interpreter(name: str, shape: tuple[int, int, int]) -> None:
+    n, k, m = shape
+    rng = np.random.default_rng(0)
+    a, b, kept = rng.normal(size=(k, n)), rng.normal(size=(k, m)), rng.normal(size=(n, m))
+    read = TRANSPOSED_READERS[name]
+
+    assert_same_values(wg.trace(lambda a, b, kept: read((b.T @ a).T, kept), a, b, kept), [a, b, kept])
+    assert_same_values(wg.trace(lambda a, b, kept: (read((b.T @ a).T, kept), b.T @ a), a, b, kept), [a, b, kept])
+
+
+def test_the_gradient_of_a_turned_matrix_is_written_to_the_result() -> None:
+    w, x = np.ones((50, 60)), np.ones((70, 60))
+    circuit = wg.trace(lambda w, x: wg.grad(lambda w: np.sum(np.tanh(x @ w.T)))(w), w, x)
+    products = [step for step in lowering.lower_circuit(circuit).steps if isinstance(step, lowering.MatrixProduct)]
+
+    assert products[-1].target.storage.role == lowering.RESULT
+
+
+MOVED_OPS = {
+    "one": lambda x, m: 0.9 * m + x @ m,
+    "two": lambda x, m: 0.9 * m + (x @ m) * (m - 1.0),
+    "twice in one loop": lambda x, m: (np.exp(m), x @ m + 2.0 * m),
+    "result too": lambda x, m: ((half := 0.5 * m), half - x @ m),
+    "two readers": lambda x, m: ((half := 0.5 * m) * (x @ m), half + x @ np.tanh(m)),
+    "same number": lambda x, m: +m * (x @ m),
+    "composite": lambda x, m: wg.logaddexp(np.exp(m), x @ m),
+    "two arrays": lambda x, m: m * m[::-1] + x @ m,
+    "after another product": lambda x, m: np.tanh(x @ m) + x @ (x @ m),
+}
+
+
+@pytest.mark.parametrize("name", MOVED_OPS)
+def test_ops_that_move_to_the_loop_that_reads_them_equal_the_interpreter(name: str) -> None:
+    rng = np.random.default_rng(0)
+    x, m = rng.normal(size=(30, 30)), rng.normal(size=(30, 20))
+
+    assert_same_values(wg.trace(MOVED_OPS[name], x, m), [x, m])
+
+
+def test_a_scaled_array_is_not_stored_before_it_is_read() -> None:
+    x, m = np.ones((30, 30)), np.ones((30, 20))
+    program = ArrayProgram(wg.trace(lambda x, m: 0.9 * m + np.tanh(x @ m), x, m))
+
+    assert program.facts.workspace_bytes < 1.2 * m.nbytes
+
+
 def convolve_by_einsum(x: Any, w: Any) -> Any:
     return np.einsum("nchwij,ocij->nohw", sliding_window_view(x, (3, 3), axis=(2, 3)), w)
 

@@ -11,7 +11,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad import nn
-from wiregrad.errors import GradientError, OperandError, ShapeError
+from wiregrad.errors import BranchError, GradientError, OperandError, ShapeError
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.transforms import memory_plans
 from wiregrad.frontends.transforms.memory_plans import (
@@ -406,6 +406,127 @@ def test_the_measured_peak_is_close_to_the_predicted_one() -> None:
     assert measured > 0.8 * plan.predicted_peak
     assert plan.extra_steps <= 1.1 * count_binomial_steps(40, 7)
     assert "of the predicted" in repr(plan)
+
+
+def run_residual_network(x: Any, layers: list[dict[str, Any]], shared: Any) -> Any:
+    for layer in layers:
+        x = x + np.tanh(x @ layer["w"] + shared) * layer["scale"]
+    return np.mean(x**2)
+
+
+def make_residual_network(count: int = 20) -> tuple[Any, list[dict[str, Any]], Any]:
+    rng = np.random.default_rng(0)
+    layers = [{"w": rng.normal(size=(WIDTH, WIDTH)) / 4.0, "scale": rng.normal(size=WIDTH)} for _ in range(count)]
+    return rng.normal(size=(ROWS, WIDTH)), layers, rng.normal(size=WIDTH)
+
+
+def run_iteration(x: Any, rate: float, count: int = 30) -> Any:
+    for k in range(count):
+        x = x - rate * (np.sin(x) + x[::-1]) if k % 3 else np.maximum(x, -1.0)
+    return x
+
+
+def run_with_branch(x: Any, rate: float) -> Any:
+    for _ in range(20):
+        x = np.cos(x) if np.sum(x) > 0.0 else rate * x
+    return np.sum(x * x)
+
+
+def compare_with_plain(f: Any, args: tuple[Any, ...], budget: int, argnums: Any = None) -> MemoryPlan:
+    """Fail unless a planned function and its gradients have the bits of the function itself."""
+    plan = wg.plan_memory(f, *args, budget=budget)
+    numbers = tuple(range(len(args))) if argnums is None else argnums
+    assert plan.schedule is not None
+
+    def total(function: Any) -> Any:
+        return wg.value_and_grad(lambda *args: np.sum(function(*args)), numbers)(*args)
+
+    for found, wanted in zip(flatten(total(plan))[0], flatten(total(f))[0], strict=True):
+        assert np.asarray(found).tobytes() == np.asarray(wanted).tobytes()
+    return plan
+
+
+@pytest.mark.parametrize("states", [10, 14, 20])
+def test_a_function_is_cut_into_steps_with_the_same_bits(states: int) -> None:
+    args = make_residual_network()
+    plan = compare_with_plain(run_residual_network, args, states * args[0].nbytes)
+
+    assert plan.extra_steps > len(plan.steps) > 5
+    assert plan.predicted_peak <= states * args[0].nbytes
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_functions_with_settings_and_kinks_are_planned(dtype: Any) -> None:
+    x = np.random.default_rng(0).normal(size=20_000).astype(dtype)
+    rate = dtype(0.1)
+    plan = compare_with_plain(run_iteration, (x, rate, 30), 16 * x.nbytes, (0, 1))
+    compare_with_plain(run_iteration, (x, rate, 30), 16 * x.nbytes, 0)
+
+    assert plan(x, 2.0 * rate, 30).tobytes() == run_iteration(x, 2.0 * rate, 30).tobytes()
+    for other in ((x, rate, 29), (x[1:], rate, 30), (x.astype(np.float16), rate, 30), (x, rate)):
+        with pytest.raises(ShapeError, match="planned for arguments of other shapes, or for other settings"):
+            plan(*other)
+
+
+def test_the_peak_of_a_planned_function_is_close_to_the_predicted_one() -> None:
+    args = make_residual_network(40)
+    plan = wg.plan_memory(run_residual_network, *args, budget=14 * args[0].nbytes)
+    gradient = wg.grad(plan, (0, 1, 2))
+    gradient(*args)
+
+    assert 0.7 * plan.predicted_peak < plan.measure(lambda: gradient(*args)) < 1.2 * plan.predicted_peak
+
+
+def test_a_planned_function_notices_that_another_branch_is_taken() -> None:
+    x = np.full(10_000, 0.5)
+    plan = compare_with_plain(run_with_branch, (x, 0.5), 8 * x.nbytes)
+    with pytest.raises(BranchError, match="another branch than when its memory was planned"):
+        wg.grad(plan)(-x, 0.5)
+
+
+def test_second_derivatives_of_a_planned_function_are_right() -> None:
+    x = np.random.default_rng(0).normal(size=(50, WIDTH))
+    _, layers, shared = make_residual_network(6)
+    plan = wg.plan_memory(run_residual_network, x, layers, shared, budget=60_000)
+
+    def measure_slope(f: Any) -> Any:
+        return wg.grad(lambda x: np.sum(wg.grad(f)(x, layers, shared) ** 2))(x)
+
+    assert plan.schedule is not None
+    assert np.allclose(measure_slope(plan), measure_slope(run_residual_network), rtol=1e-10, atol=1e-14)
+
+
+def test_a_planned_function_trains_like_the_plain_one() -> None:
+    x, layers, shared = make_residual_network(10)
+    plan = wg.plan_memory(run_residual_network, x, layers, shared, budget=10 * x.nbytes)
+    trained = []
+    for function in (plan, run_residual_network):
+        parameters = layers
+        for _ in range(3):
+            gradients = wg.grad(function, 1)(x, parameters, shared)
+            pairs = zip(parameters, gradients, strict=True)
+            parameters = [{key: one[key] - 0.1 * two[key] for key in one} for one, two in pairs]
+        trained.append(parameters)
+
+    for one, two in zip(*trained, strict=True):
+        assert all(np.array_equal(one[key], two[key]) for key in one)
+
+
+OUTSIDE = wg.Value(2.0)
+
+
+@pytest.mark.parametrize(
+    ("f", "args", "message"),
+    [
+        (lambda x: (np.sin(x), np.cos(x)), (np.ones(9),), "returns one number or array"),
+        (lambda x: np.sin(x), (np.ones(9),), "cannot be cut into steps"),  # noqa: PLW0108
+        (run_iteration, (np.ones(9, np.float32), 0.5), r"write np.float32\(...\)"),
+        (lambda x: np.sin(x * OUTSIDE), (np.ones(9),), "uses a wg.Value from outside"),
+    ],
+)
+def test_functions_that_cannot_be_planned_are_refused(f: Any, args: Any, message: str) -> None:
+    with pytest.raises(OperandError, match=message):
+        wg.plan_memory(f, *args, budget=1000)
 
 
 @pytest.mark.parametrize("start", [0.5, np.float64(0.5), np.array([0.5, 1.0, 1.5])], ids=["float", "float64", "array"])

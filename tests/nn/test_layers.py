@@ -20,6 +20,8 @@ from wiregrad.errors import (
     WiregradError,
 )
 
+from ..support.refusals import check_refusal
+
 Make = Callable[[np.random.Generator], nn.Module]
 LAYERS: dict[str, tuple[Make, tuple[int, ...]]] = {
     "Linear": (lambda r: nn.Linear(3, 2, rng=r), (2, 3)),
@@ -137,6 +139,46 @@ def test_a_compiled_model_that_is_not_trained_needs_no_generator() -> None:
         structure.train().holding(model.arrays())(np.ones((1, 2)))
 
 
+class TwoDrops(nn.Module):
+    def __init__(self, rng: np.random.Generator, other: np.random.Generator) -> None:
+        self.linear = nn.Linear(3, 4, rng=rng)
+        self.drop = nn.Dropout(0.5, rng=rng)
+        self.other = nn.Dropout(0.2, rng=other)
+
+    def forward(self, x: Any) -> Any:
+        return self.drop(self.other(self.linear(self.drop(x))))
+
+
+def make_two_drops() -> TwoDrops:
+    return TwoDrops(np.random.default_rng(1), np.random.default_rng(7))
+
+
+def test_masks_that_are_given_are_those_that_would_be_drawn() -> None:
+    rng = np.random.default_rng(0)
+    model, twin = make_two_drops(), make_two_drops()
+    structure = model.emptied()
+    compiled = wg.compile(lambda arrays, masks, x: structure.holding(arrays, masks)(x))
+    notes = model.find_masks(lambda model: model(np.ones((5, 3))))
+    for _ in range(4):
+        x = rng.normal(size=(5, 3))
+        assert np.allclose(compiled(model.arrays(), [note.draw() for note in notes], x), twin(x).data, rtol=1e-14)
+
+    assert [note.shape for note in notes] == [(5, 3), (5, 4), (5, 4)]
+    assert [note.layer for note in notes] == [model.drop, model.other, model.drop]
+    assert (compiled.info.records, compiled.info.fallbacks) == (1, ())
+
+
+def test_masks_that_do_not_fit_are_refused() -> None:
+    model = make_two_drops()
+    masks = [note.draw() for note in model.find_masks(lambda model: model(np.ones((5, 3))))]
+    with pytest.raises(
+        InputError, match=r"layer drop \(Dropout\): a mask of shape \(6, 3\) is needed, and it has shape"
+    ):
+        model.holding(model.arrays(), masks)(np.ones((6, 3)))
+    with pytest.raises(InputError, match="there is none left"):
+        model.holding(model.arrays(), masks[:2])(np.ones((5, 3)))
+
+
 def test_vmap_draws_a_mask_for_each_example() -> None:
     layer = nn.Dropout(0.5, rng=np.random.default_rng(0))
     rows = wg.vmap(layer)(np.ones((4, 50)))
@@ -221,7 +263,7 @@ def test_a_compiled_model_follows_its_mode() -> None:
 
 R = np.random.default_rng(0)
 X = np.ones((2, 3))
-REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+REFUSED_BY_LAYERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "linear shape": (
         lambda: nn.Linear(3, 2, rng=R)(np.ones((2, 4))),
         ShapeError,
@@ -249,6 +291,8 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "batch norm of none": (lambda: nn.BatchNorm1d(3)(np.ones((0, 3))), ShapeError, "more than one number for each"),
     "layer norm": (lambda: nn.LayerNorm(4)(X), ShapeError, "weight of shape (4,) needs its last axes"),
     "rms norm": (lambda: nn.RMSNorm((2, 4))(X), ShapeError, "weight of shape (2, 4) needs its last axes"),
+    "padding row": (lambda: nn.Embedding(3, 2, 3, rng=R), InputError, "padding_idx is one of 3 rows; got 3"),
+    "dropout of one layer": (lambda: nn.LSTM(3, 2, dropout=0.5, rng=R), InputError, "needs num_layers of 2 or more"),
     "dropout share": (lambda: nn.Dropout(1.5), InputError, "p must be between 0 and 1; got 1.5"),
     "dropout generator": (lambda: nn.Dropout(0.1)(X), InputError, "rng=np.random.default_rng(0)"),
     "embedding range": (lambda: nn.Embedding(3, 2, rng=R)([0, 3]), IndexingError, "must be 0 to 2"),
@@ -288,13 +332,9 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED_BY_LAYERS)
 def test_bad_input_is_refused(name: str) -> None:
-    call, kind, message = REFUSED[name]
-    with pytest.raises(kind) as caught:
-        call()
-
-    assert message in str(caught.value)
+    check_refusal(*REFUSED_BY_LAYERS[name])
 
 
 def test_numbers_out_of_range_are_refused_by_compiled_functions_too() -> None:

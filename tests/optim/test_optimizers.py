@@ -10,7 +10,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad import nn, optim
-from wiregrad.errors import InputError, StateError, UnknownNameError
+from wiregrad.errors import InputError, NonFiniteError, StateError, UnknownNameError
 
 OPTIMIZERS: dict[str, Callable[..., optim.Optimizer]] = {
     "sgd": lambda p=None: optim.SGD(p, 0.1),
@@ -292,3 +292,118 @@ def test_bad_input_is_refused(name: str) -> None:
         call()
 
     assert message in str(caught.value)
+
+
+def compute_error(model: Any, x: Any, y: Any) -> Any:
+    return nn.mse_loss(model(x), y)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_compiled_step_changes_model_and_optimiser_as_a_plain_one_does(name: str) -> None:
+    plain, compiled = make_model(), make_model()
+    optimizer, own = OPTIMIZERS[name](plain.parameters()), OPTIMIZERS[name](compiled.parameters())
+    take_step = optim.CompiledStep(compiled, compute_error, own)
+    for k in range(4):
+        for each in (optimizer, own):
+            each.groups[0].settings["lr"] = 0.1 / (1 + k)
+        last = train(plain, optimizer, 1)
+        assert take_step(X, Y) == pytest.approx(last, rel=1e-9)
+
+    for mine, wanted in ((compiled, plain), (own, optimizer)):
+        state = wanted.state_dict()
+        found = mine.state_dict()
+        assert list(found) == list(state)
+        assert all(np.allclose(found[key], state[key], rtol=1e-9, atol=1e-12) for key in state)
+
+
+def test_a_compiled_step_follows_settings_that_change() -> None:
+    model = make_model()
+    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    take_step = optim.CompiledStep(model, compute_error, optimizer)
+    twin = make_model()
+    plain = optim.SGD(twin.parameters(), lr=0.1, momentum=0.9)
+    for momentum in (0.9, 0.5):
+        optimizer.groups[0].settings["momentum"] = plain.groups[0].settings["momentum"] = momentum
+        take_step(X, Y)
+        train(twin, plain, 1)
+
+    assert np.allclose(model[0].weight.data, twin[0].weight.data, rtol=1e-12)
+
+
+def test_a_compiled_step_follows_the_mode_of_the_model() -> None:
+    rng = np.random.default_rng(0)
+    model = nn.Sequential(
+        nn.Linear(2, 3, rng=rng), nn.BatchNorm1d(3), nn.Dropout(0.5, rng=rng), nn.Linear(3, 1, rng=rng)
+    )
+    take_step = optim.CompiledStep(model, compute_error, optim.SGD(model.parameters(), lr=0.0))
+    take_step(X, Y)
+    model.eval()
+    wanted = float(compute_error(model, X, Y).data)
+
+    assert take_step(X, Y) == pytest.approx(wanted, rel=1e-12)
+    assert model[1].num_batches_tracked == 1.0
+
+
+def test_a_compiled_step_clips_gradients() -> None:
+    model, twin = make_model(), make_model()
+    optim.CompiledStep(model, compute_error, optim.SGD(model.parameters(), lr=1.0), max_norm=0.01)(X, Y)
+    compute_error(twin, X, Y).backward()
+    norm = optim.clip_grad_norm(twin.parameters(), 0.01)
+    optim.SGD(twin.parameters(), lr=1.0).step()
+
+    assert norm > 0.1
+    assert np.allclose(model[0].weight.data, twin[0].weight.data, rtol=1e-12)
+
+
+def test_a_compiled_step_leaves_other_parameters_as_they_are() -> None:
+    model = make_model()
+    before = model.state_dict()
+    optimizer = optim.SGD([model[2].weight], lr=0.1)
+    optim.CompiledStep(model, compute_error, optimizer)(X, Y)
+    changed = [name for name, array in model.state_dict().items() if not np.array_equal(array, before[name])]
+
+    assert changed == ["2.weight"]
+
+
+def test_a_compiled_step_takes_labels_and_needs_one_recording() -> None:
+    model = make_model()
+    step = optim.CompiledStep(
+        model, lambda model, x, y: nn.cross_entropy(model(x) * np.ones(3), y), optim.Adam(model.parameters())
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        step(X, rng.integers(0, 3, 8))
+    with pytest.raises(IndexError, match="classes must be 0 to 2"):
+        step(X, np.full(8, 3))
+
+    assert step._compiled.info.records == 1
+
+
+def test_a_step_that_is_not_finite_changes_nothing() -> None:
+    model = make_model()
+    before = model.state_dict()
+    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    step = optim.CompiledStep(model, lambda model, x, y: np.sum(np.log(model(x) * 0.0)), optimizer)
+    with np.errstate(all="ignore"), pytest.raises(NonFiniteError, match="nothing was changed"):
+        step(X, Y)
+
+    assert all(np.array_equal(before[name], array) for name, array in model.state_dict().items())
+    assert not optimizer.state
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda m: optim.CompiledStep(np.sin, compute_error, optim.SGD(m.parameters())), "an nn.Module; got ufunc"),
+        (lambda m: optim.CompiledStep(m, compute_error, optim.SGD()), "pass model.parameters"),
+        (lambda m: optim.CompiledStep(m, compute_error, optim.SGD([wg.Value(1.0)])), "0 is none of them"),
+        (lambda m: optim.CompiledStep(m, compute_error, optim.LBFGS(m.parameters())), "not one call"),
+        (
+            lambda m: optim.CompiledStep(m, compute_error, optim.SGD(m.parameters()))(X, np.full((8, 1), 2**60 + 1)),
+            r"up to 2\*\*53",
+        ),
+    ],
+)
+def test_compiled_steps_that_are_not_possible_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make(make_model())

@@ -118,6 +118,45 @@ CASES = [
         lambda: T.AvgPool2d(3, 2, 1, count_include_pad=False),
         (2, 3, 6, 7),
     ),
+    case(
+        "max_pool1d ceil", lambda r: nn.MaxPool1d(2, ceil_mode=True), lambda: T.MaxPool1d(2, ceil_mode=True), (2, 3, 7)
+    ),
+    case(
+        "max_pool2d ceil",
+        lambda r: nn.MaxPool2d(3, 2, 1, ceil_mode=True),
+        lambda: T.MaxPool2d(3, 2, 1, ceil_mode=True),
+        (2, 3, 6, 8),
+    ),
+    case(
+        "max_pool2d ceil, window in the padding left out",
+        lambda r: nn.MaxPool2d(2, 3, 1, ceil_mode=True),
+        lambda: T.MaxPool2d(2, 3, 1, ceil_mode=True),
+        (2, 3, 5, 6),
+    ),
+    case(
+        "max_pool1d ceil, dilated",
+        lambda r: nn.MaxPool1d(3, 4, 1, dilation=2, ceil_mode=True),
+        lambda: T.MaxPool1d(3, 4, 1, 2, ceil_mode=True),
+        (2, 3, 11),
+    ),
+    case(
+        "avg_pool1d ceil",
+        lambda r: nn.AvgPool1d(3, 2, 1, ceil_mode=True),
+        lambda: T.AvgPool1d(3, 2, 1, ceil_mode=True),
+        (2, 3, 8),
+    ),
+    case(
+        "avg_pool2d ceil",
+        lambda r: nn.AvgPool2d((3, 2), ceil_mode=True),
+        lambda: T.AvgPool2d((3, 2), ceil_mode=True),
+        (2, 3, 7, 5),
+    ),
+    case(
+        "avg_pool2d ceil without padding in the mean",
+        lambda r: nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False),
+        lambda: T.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False),
+        (2, 3, 6, 8),
+    ),
     case("batch_norm1d", lambda r: nn.BatchNorm1d(3), lambda: T.BatchNorm1d(3), (5, 3)),
     case(
         "batch_norm1d of signals",
@@ -164,6 +203,16 @@ CASES = [
     ),
     case("dropout after training", lambda r: nn.Dropout(0.3).eval(), lambda: T.Dropout(0.3).eval(), (3, 4)),
     case("embedding", lambda r: nn.Embedding(5, 3, rng=r), lambda: T.Embedding(5, 3), (2, 4), whole=5),
+    case(
+        "embedding with padding", lambda r: nn.Embedding(5, 3, 2, rng=r), lambda: T.Embedding(5, 3, 2), (2, 9), whole=5
+    ),
+    case(
+        "embedding padded from the end",
+        lambda r: nn.Embedding(5, 3, -1, rng=r),
+        lambda: T.Embedding(5, 3, -1),
+        (2, 9),
+        whole=5,
+    ),
     case("flatten", lambda r: nn.Flatten(), T.Flatten, (2, 3, 4)),
     case("flatten some axes", lambda r: nn.Flatten(0, 1), lambda: T.Flatten(0, 1), (2, 3, 4)),
     case("identity", lambda r: nn.Identity(), T.Identity, (2, 3)),
@@ -191,6 +240,18 @@ CASES = [
         lambda r: nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True, rng=r),
         lambda: T.LSTM(3, 4, 2, batch_first=True, bidirectional=True),
         (2, 5, 3),
+    ),
+    case(
+        "lstm with dropout after training",
+        lambda r: nn.LSTM(3, 4, 2, dropout=0.5, rng=r).eval(),
+        lambda: T.LSTM(3, 4, 2, dropout=0.5).eval(),
+        (5, 2, 3),
+    ),
+    case(
+        "rnn that drops all between its layers",
+        lambda r: nn.RNN(3, 4, 3, dropout=1.0, rng=r),
+        lambda: T.RNN(3, 4, 3, dropout=1.0),
+        (5, 2, 3),
     ),
     case("gru", lambda r: nn.GRU(3, 4, rng=r), lambda: T.GRU(3, 4), (5, 2, 3)),
     case("gru with a first state", lambda r: nn.GRU(3, 4, 2, rng=r), lambda: T.GRU(3, 4, 2), (5, 2, 3), (2, 2, 4)),

@@ -384,3 +384,68 @@ def test_a_run_prints_its_epochs() -> None:
     run = TrainingRun(epoch=2, history={"loss": [1.0, 0.5]})
 
     assert str(run).split() == ["epoch", "loss", "1", "1", "2", "0.5"]
+
+
+@pytest.mark.parametrize("stopped_at", [1, 9, 23])
+def test_a_resumed_compiled_training_ends_with_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_at: int
+) -> None:
+    whole = SmallTraining()
+    expected = whole.digest(whole.train(epochs=3, compiled=True))
+    settings: dict[str, Any] = {"epochs": 3, "checkpoint": tmp_path / "run.wgt", "checkpoint_every": 4}
+    count_batch = TrainingRun.count_batch
+
+    def count_or_stop(run: TrainingRun, loss: float, examples: int) -> None:
+        if run.epoch * 9 + run.batch == stopped_at:
+            raise InterruptError
+        count_batch(run, loss, examples)
+
+    monkeypatch.setattr(TrainingRun, "count_batch", count_or_stop)
+    with pytest.raises(InterruptError):
+        SmallTraining().train(compiled=True, **settings)
+    monkeypatch.undo()
+    resumed = SmallTraining()
+
+    assert resumed.digest(resumed.train(compiled=True, **settings)) == expected
+
+
+def test_a_compiled_training_is_the_plain_one_up_to_rounding() -> None:
+    plain, compiled = SmallTraining(), SmallTraining()
+    first, second = plain.train(epochs=2), compiled.train(epochs=2, compiled=True)
+
+    assert second.not_compiled == ""
+    assert np.allclose(first.history["loss"], second.history["loss"], rtol=1e-9)
+    assert plain.model.modules()["3"].rng.bit_generator.state == compiled.model.modules()["3"].rng.bit_generator.state
+
+
+def test_a_training_says_why_it_is_not_compiled() -> None:
+    noise = np.random.default_rng(0)
+
+    def make_noise(model: Any, x: Any, y: Any) -> Any:
+        return SmallTraining.compute_loss(model, x + noise.normal(size=x.shape), y)
+
+    reasons = {
+        "flight": SmallTraining().train(epochs=1, compiled=True, watch=True).not_compiled,
+        "before_update": SmallTraining().train(epochs=1, compiled=True, before_update=lambda: None).not_compiled,
+        "noise": SmallTraining().train(make_noise, epochs=1, compiled=True).not_compiled,
+        "asked for": SmallTraining().train(epochs=1).not_compiled,
+    }
+
+    assert "flight recorder" in reasons["flight"]
+    assert "before_update" in reasons["before_update"]
+    assert "noise" in reasons["noise"]
+    assert reasons["asked for"] == ""
+
+
+def test_a_compiled_training_stops_with_the_layer_and_the_line() -> None:
+    training = SmallTraining()
+    model = nn.Sequential(nn.Linear(4, 2, rng=np.random.default_rng(0)))
+    optimizer = optim.SGD(model.parameters())
+    before = model.state_dict()
+    training.model = model
+    with np.errstate(all="ignore"), pytest.raises(NonFiniteError, match="sqrt gave NaN"):
+        training.train(
+            lambda model, x, y: np.mean(np.sqrt(model(x))), epochs=1, optimizer=optimizer, schedule=None, compiled=True
+        )
+
+    assert all(np.array_equal(before[name], array) for name, array in model.state_dict().items())

@@ -109,8 +109,9 @@ UNPROFITABLE = (
     "its branches, or the whole numbers in its arguments, vary so much that recording costs more than replaying saves"
 )
 OTHER_WHOLE_NUMBERS = (
-    "first call with these whole numbers in the arguments; pass those that change as floats, and convert them inside"
+    "first call with these whole numbers in the arguments; pass those that change as arrays, or as floats"
 )
+LABELS_CHANGED = "arrays of whole numbers in the arguments have changed, so they are inputs of this recording"
 MAX_UNDONE_RECORDINGS = 3
 """A function is not recorded again after this many recordings that changed outside state."""
 MAX_FIRST_ROWS = 2_000
@@ -234,6 +235,7 @@ class RecordedVariant:
         "_single",
         "array_calls",
         "flip",
+        "has_labels",
         "is_real",
         "number",
         "programs",
@@ -244,8 +246,18 @@ class RecordedVariant:
         "siblings",
     )
 
-    def __init__(self, recording: CertifiedRecording, replay: RecordingReplay, flip: str, number: int) -> None:
+    def __init__(
+        self,
+        recording: CertifiedRecording,
+        replay: RecordingReplay,
+        flip: str,
+        number: int,
+        *,
+        has_labels: bool = False,
+    ) -> None:
         self.replay = replay
+        self.has_labels = has_labels
+        """Whether arrays of whole numbers are inputs, as floats."""
         self.flip = flip
         self.number = number
         self._python_hits = 0
@@ -629,6 +641,8 @@ class VariantCache:
         """How the last calls on arrays were replayed, by whether they asked for gradients and by their types."""
         self.direct: str | None = None
         """Why the function itself must run; None if it can be replayed."""
+        self.label_kinds: dict[Any, bool] = {}
+        """The kinds of calls with arrays of whole numbers, and whether those can be inputs of a recording."""
         self.long_calls: set[Any] = set()
         """The kinds of calls that turned out to be too long to be recorded at once."""
         code = getattr(f, "__code__", None)
@@ -1021,11 +1035,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if isinstance(call, str):
             return self._call_function(f, args, kwargs, call)
         cache = self._cache
+        call = choose_signature(cache, call, args, kwargs)
         key = (chosen_convention(), call.key)
         tree = cache.trees.get(key)
         answer = NO_WALK if tree is None else tree.ask(query, call.inputs)
         if type(answer) is not FailedWalk:
-            if tree is not None and tree.recent is not None and not kwargs:
+            if tree is not None and tree.recent is not None and not kwargs and not call.has_labels:
                 self._note_array_call(cache, tree.recent, args, gradient=f is self._differentiated)
             return answer
         hits = self._count_hits()
@@ -1122,7 +1137,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         # What is printed cannot be undone.
         is_first = not cache.outside_state.prints and key not in cache.long_calls
         with pause_collection() if is_first else nullcontext():
-            recording = self._try_recording(args, kwargs, cache, MAX_FIRST_ROWS if is_first else None)
+            rows = MAX_FIRST_ROWS if is_first else None
+            recording = self._try_recording(args, kwargs, cache, rows, with_labels=call.with_labels)
             if isinstance(recording, CertifiedRecording):
                 answer = self._answer_by_recording(recording, args, kwargs, f, query, key, call, cache, walk)
                 self._budget.spent += time.thread_time() - began
@@ -1130,6 +1146,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if isinstance(recording, LongTraceError):
             cache.long_calls.add(key)
             return self._answer_long_call(args, kwargs, f, query, key, call, cache, walk)
+        if call.with_labels:
+            cache.label_kinds[key] = False
+            return self._answer_call(args, kwargs, f, query)
         return self._call_after_failure(recording, f, args, kwargs)
 
     def _answer_by_recording(
@@ -1145,27 +1164,39 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         walk: FailedWalk,
     ) -> Any:
         """Compile a recording, keep it, and answer the call that was recorded."""
+        replay = None if recording.leak else self._compile_replay(recording, args, kwargs, f, call)
+        if replay is None and call.with_labels:
+            cache.label_kinds[key] = False
+            return self._answer_call(args, kwargs, f, query)
         with self._lock:
             self._records += 1
-        asks_gradient = f is self._differentiated and returns_real(recording)
-        ranges = self._argument_ranges(args, kwargs) if asks_gradient else None
-        gradient_by = None if ranges is None else [(start, stop) for _, start, stop in ranges[0]]
-        has_numpy_numbers = (np.float64,) in call.marks
-        replay = None
-        if not recording.leak:
-            with pause_collection():
-                replay = make_replay(recording, numpy_numbers=has_numpy_numbers, gradient_by=gradient_by)
         if replay is None:
-            self._fallbacks[recording.leak or NOT_REPRODUCIBLE] += 1
-            return unflatten(recording.tree, recording.results) if f is self._f else f(*args, **kwargs)
+            return self._call_after_failure(recording, f, args, kwargs)
         if isinstance(replay, InterpreterReplay):
             self._warn_of_interpreter(replay.reason)
-        variant = RecordedVariant(recording, replay, explain_recording(cache, key, walk, call.inputs), self._records)
+        why = LABELS_CHANGED if call.with_labels and walk is NO_WALK else None
+        why = why or explain_recording(cache, key, walk, call.inputs)
+        variant = RecordedVariant(recording, replay, why, self._records, has_labels=call.with_labels)
         if not cache.outside_state.changed():
             # A change means that another thread has interfered, so the recording is not kept.
             self._keep_variant(cache, key, variant, walk, args, kwargs)
         answer = query(variant, call.inputs)
         return f(*args, **kwargs) if type(answer) is Flip else answer
+
+    def _compile_replay(
+        self,
+        recording: CertifiedRecording,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        f: Callable[..., Any],
+        call: CallSignature,
+    ) -> RecordingReplay | None:
+        """Return how a recording is replayed; None if a replay at once gives another result."""
+        asks_gradient = f is self._differentiated and returns_real(recording)
+        ranges = self._argument_ranges(args, kwargs, with_labels=call.with_labels) if asks_gradient else None
+        gradient_by = None if ranges is None else [(start, stop) for _, start, stop in ranges[0]]
+        with pause_collection():
+            return make_replay(recording, numpy_numbers=(np.float64,) in call.marks, gradient_by=gradient_by)
 
     def _answer_long_call(
         self,
@@ -1190,16 +1221,22 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return answer
 
     def _try_recording(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], cache: VariantCache, max_rows: int | None
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        cache: VariantCache,
+        max_rows: int | None,
+        *,
+        with_labels: bool,
     ) -> CertifiedRecording | BaseException:
         """Return a recording of the function, or the error that prevented it; then its effects were undone."""
         try:
-            recording = certify(self._f, args, kwargs, max_rows=max_rows)
+            recording = certify(self._f, args, kwargs, max_rows=max_rows, with_labels=with_labels)
         except BaseException as error:
             self._undo_changes(cache)
             if isinstance(error, KeyboardInterrupt):
                 raise
-            if isinstance(error, NotReplayableError):
+            if isinstance(error, NotReplayableError) and not with_labels:
                 cache.direct = str(error)
             return error
         if self._undo_changes(cache):
@@ -1207,9 +1244,16 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return replace(recording, is_finite=self._assume is not None, is_derivative=self._is_derivative)
 
     def _call_after_failure(
-        self, error: BaseException, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        error: CertifiedRecording | BaseException,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
-        """Call the function itself after it could not be recorded."""
+        """Answer a call after the function could not be recorded, or its recording cannot be replayed."""
+        if isinstance(error, CertifiedRecording):
+            self._fallbacks[error.leak or NOT_REPRODUCIBLE] += 1
+            return unflatten(error.tree, error.results) if f is self._f else f(*args, **kwargs)
         if isinstance(error, NotReplayableError):
             return self._call_function(f, args, kwargs, str(error))
         try:
@@ -1283,7 +1327,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """Return a function that asks a variant for value and gradient."""
 
         def ask(variant: RecordedVariant, inputs: Sequence[Any]) -> Any:
-            ranges = self._argument_ranges(args, kwargs) if variant.is_real else None
+            labels = variant.has_labels
+            ranges = self._argument_ranges(args, kwargs, with_labels=labels) if variant.is_real else None
             if ranges is None:
                 # There is no gradient: the transform raises the error, unless a branch has flipped.
                 value = variant.replay_value(inputs)
@@ -1300,7 +1345,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return ask
 
     def _argument_ranges(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], *, with_labels: bool = False
     ) -> tuple[list[ArgumentRange], bool] | None:
         """Return the structure and the range of inputs of each argument to differentiate by, and whether it is one.
 
@@ -1311,12 +1356,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         except GradientError:
             return None
         arguments = join_arguments(args, kwargs)
-        counts = [len(CallSignature(arg).inputs) for arg in arguments.values()]
+        counts = [len(CallSignature(arg, with_labels=with_labels).inputs) for arg in arguments.values()]
         starts = dict(zip(arguments, accumulate(counts, initial=0), strict=False))
         parts = []
         for place in places:
             _, tree, leaves = flatten_argument(arguments[place])
-            count = len(CallSignature(arguments[place]).inputs)
+            count = len(CallSignature(arguments[place], with_labels=with_labels).inputs)
             if len(leaves) != count:
                 return None
             parts.append((tree, starts[place], starts[place] + count))
@@ -1466,6 +1511,26 @@ if HAS_QUICK_CALLS:
             "harmless_settings": _harmless_error_settings,
         }
     )
+
+
+def choose_signature(
+    cache: VariantCache, call: CallSignature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> CallSignature:
+    """Return the signature by which a call is answered, given the one in which all whole numbers are fixed.
+
+    Arrays of whole numbers are constants of the first recording, which is fast. If they change they are inputs of the
+    next one, unless that has failed before.
+    """
+    convention = chosen_convention()
+    if not call.has_labels or (convention, call.key) in cache.trees:
+        return call
+    general = CallSignature((args, kwargs), with_labels=True)
+    key = (convention, general.key)
+    is_known = key in cache.label_kinds
+    if is_known and cache.label_kinds[key] and not cache.outside_state.prints:
+        return general
+    cache.label_kinds.setdefault(key, True)
+    return call
 
 
 def explain_recording(cache: VariantCache, key: tuple[Any, Any], walk: FailedWalk, inputs: Sequence[Any]) -> str:

@@ -177,7 +177,10 @@ class Pooling(Module):
     rank: int
     pool: Callable[..., Any]
     options: tuple[str, ...]
-    """The names of the settings besides the size, stride and padding of windows."""
+    """The names of the settings besides the size, stride and padding of windows.
+
+    With `ceil_mode` the last window of an axis may go beyond the padding.
+    """
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, **options: Any) -> None:
         unknown = [name for name in options if name not in self.options]
@@ -200,7 +203,8 @@ class Pooling(Module):
 
     def extra_repr(self) -> str:
         """Return the settings that `repr` shows."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        settings = {"kernel_size": self.kernel_size, "stride": self.stride, "padding": self.padding, **self.settings}
+        return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 class MaxPool1d(Pooling):
@@ -208,7 +212,7 @@ class MaxPool1d(Pooling):
 
     rank = 1
     pool = staticmethod(wg.max_pool1d)
-    options = ("dilation",)
+    options = ("dilation", "ceil_mode")
 
 
 class MaxPool2d(Pooling):
@@ -221,7 +225,7 @@ class MaxPool2d(Pooling):
 
     rank = 2
     pool = staticmethod(wg.max_pool2d)
-    options = ("dilation",)
+    options = ("dilation", "ceil_mode")
 
 
 class AvgPool1d(Pooling):
@@ -229,7 +233,7 @@ class AvgPool1d(Pooling):
 
     rank = 1
     pool = staticmethod(wg.avg_pool1d)
-    options = ("count_include_pad",)
+    options = ("ceil_mode", "count_include_pad")
 
 
 class AvgPool2d(Pooling):
@@ -237,7 +241,7 @@ class AvgPool2d(Pooling):
 
     rank = 2
     pool = staticmethod(wg.avg_pool2d)
-    options = ("count_include_pad",)
+    options = ("ceil_mode", "count_include_pad")
 
 
 class BatchNorm(Module):
@@ -432,8 +436,8 @@ def _check_last_axes(layer: Module, x: Any, lengths: tuple[int, ...], weight: An
 class Dropout(Module):
     """While training, replace each number by 0 with probability p, and divide the others by 1 - p.
 
-    Masks are drawn from the generator in every call. A compiled function that calls it runs as plain Python, because
-    the generator changes.
+    Masks are drawn from the generator in every call. A compiled function that draws runs as plain Python, because the
+    generator changes; give it masks as arguments (`find_masks`), or use `optim.CompiledStep`, which does so.
 
     >>> layer = Dropout(0.5, rng=np.random.default_rng(0))
     >>> layer(np.ones(6))
@@ -453,17 +457,23 @@ class Dropout(Module):
         x = as_array(x)
         if not self.training or self.p == 0.0:
             return x
-        if self.rng is None:
-            raise InputError(
-                f"{self.describe()}: while training it draws masks, and it has no generator; write "
-                f"Dropout({self.p}, rng=np.random.default_rng(0))"
-            )
+        if self._masks is not None:
+            return x * self._masks.take_mask(self, x)
         if isinstance(x, wg.Value):
             # A recording of this call is certified to be valid for these numbers alone: other calls draw other masks.
             _ = x.data
-        kept = self.rng.random(x.shape) >= self.p
+        return x * self.draw_mask(x.shape, x.dtype)
+
+    def draw_mask(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """Return a new mask: 0 for the numbers that are dropped, and what the others are multiplied by."""
+        if self.rng is None:
+            raise InputError(
+                f"{self.describe()}: while training it draws masks, and it has no generator; write "
+                f"Dropout({self.p}, rng=np.random.default_rng(0)), or give masks to model.holding"
+            )
+        kept = self.rng.random(shape) >= self.p
         scale = 0.0 if self.p == 1.0 else 1.0 / (1.0 - self.p)
-        return x * (kept * scale).astype(x.dtype)
+        return (kept * scale).astype(dtype)
 
     def extra_repr(self) -> str:
         """Return the settings that `repr` shows."""
@@ -482,10 +492,25 @@ class Embedding(Module):
     wiregrad.errors.IndexingError: Embedding: numbers must be 0 to 3, the rows of weight of shape (4, 2); got 4 to 4
     """
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, *, rng: Generator, dtype: DTypeLike = float) -> None:
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        *,
+        rng: Generator,
+        dtype: DTypeLike = float,
+    ) -> None:
+        """With `padding_idx`, that row is 0 at first and has no gradient, so that it stays as it is."""
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise InputError(f"padding_idx is one of {num_embeddings} rows; got {padding_idx}")
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
-        self.weight = make_parameter(normal((num_embeddings, embedding_dim), rng), dtype)
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        rows = normal((num_embeddings, embedding_dim), rng)
+        if self.padding_idx is not None:
+            rows[self.padding_idx] = 0.0
+        self.weight = make_parameter(rows, dtype)
 
     def forward(self, numbers: Any) -> Any:
         """Return one row of the table for each number."""
@@ -494,7 +519,11 @@ class Embedding(Module):
             raise DomainError(f"{self.describe()}: the input must be whole numbers; got {numbers.dtype}")
         check_filled(self, self.weight)
         self._check_numbers(numbers)
-        return wg.embedding(numbers, self.weight)
+        rows = wg.embedding(numbers, self.weight)
+        if self.padding_idx is None:
+            return rows
+        is_padding = wg.reshape(numbers, (*numbers.shape, 1)) == self.padding_idx
+        return wg.where(is_padding, wg.stop_gradient(rows), rows)
 
     def _check_numbers(self, numbers: Any) -> None:
         # A comparison of recorded numbers is checked whenever a compiled function is replayed.
@@ -506,7 +535,8 @@ class Embedding(Module):
 
     def extra_repr(self) -> str:
         """Return the settings that `repr` shows."""
-        return f"{self.num_embeddings}, {self.embedding_dim}"
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
 class Flatten(Module):

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 import wiregrad as wg
-from wiregrad.errors import FileAccessError, FileFormatError, InputError, StateError, require_package
+from wiregrad.errors import InputError, StateError
 
 MAX_LISTED_NAMES = 20
 """Maximum number of names of each kind that an error about a state lists."""
@@ -40,6 +40,49 @@ class EmptyArray(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+
+
+class MaskNote(NamedTuple):
+    """A mask that a call draws: the layer that draws it, its shape and dtype."""
+
+    layer: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def draw(self) -> NDArray[Any]:
+        """Return a new mask, from the generator of the layer."""
+        mask: NDArray[Any] = self.layer.draw_mask(self.shape, self.dtype)
+        return mask
+
+
+class GivenMasks:
+    """Masks that were drawn before, for the layers of a copy that `holding` made, in the order of their calls."""
+
+    def __init__(self, masks: Sequence[Any]) -> None:
+        self._masks = iter(masks)
+
+    def take_mask(self, layer: Module, x: Any) -> Any:
+        """Return the mask of the next call."""
+        mask = next(self._masks, None)
+        if mask is None or mask.shape != x.shape:
+            found = "there is none left" if mask is None else f"it has shape {mask.shape}"
+            raise InputError(
+                f"{layer.describe()}: a mask of shape {x.shape} is needed, and {found}; find_masks(call) says which "
+                "masks a call needs"
+            )
+        return mask
+
+
+class NotedMasks:
+    """Notes which masks a call draws, and draws none."""
+
+    def __init__(self) -> None:
+        self.notes: list[MaskNote] = []
+
+    def take_mask(self, layer: Module, x: Any) -> Any:
+        """Note a mask."""
+        self.notes.append(MaskNote(layer, x.shape, x.dtype))
+        return np.ones(x.shape, x.dtype)
 
 
 class ForwardSignature:
@@ -78,6 +121,8 @@ class Module:
     """The names of the attributes that are buffers."""
     _held: frozenset[str] | None = None
     """On a copy made by `holding`, the attributes that are parameters, whatever they hold; None elsewhere."""
+    _masks: GivenMasks | NotedMasks | None = None
+    """On a copy made by `holding`, where masks come from if layers draw none."""
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -174,11 +219,12 @@ class Module:
         is_recorded = isinstance(stopped, wg.Value) and self._held is None
         setattr(self, name, stopped.data if is_recorded else stopped)
 
-    def holding(self, arrays: Mapping[str, Any]) -> Self:
+    def holding(self, arrays: Mapping[str, Any], masks: Sequence[Any] | None = None) -> Self:
         """Return a copy of this module that holds other arrays: all parameters, and any of the buffers.
 
         Inside a function that is differentiated or compiled, the arrays are recorded values. Buffers that the copy
-        changes are its own: `copy.buffers()` returns them.
+        changes are its own: `copy.buffers()` returns them. With `masks`, dropout takes these in the order of its calls,
+        and draws none: `find_masks` says which it needs.
 
         >>> from wiregrad import nn
         >>> model = nn.Linear(2, 1, rng=np.random.default_rng(0))
@@ -191,13 +237,44 @@ class Module:
         first = {id(value): name for name, value in self.parameters().items()}
         aliases = {name: arrays[first[id(value)]] for name, value in self._list_arrays("parameter").items()}
         copy: Self = _copy_module(self, "", {**aliases, **arrays}, {})
+        if masks is not None:
+            copy._take_masks_from(GivenMasks(masks))
         return copy
+
+    def _take_masks_from(self, source: GivenMasks | NotedMasks) -> None:
+        for module in self.modules().values():
+            vars(module)["_masks"] = source
+
+    def find_masks(self, call: Callable[[Self], object]) -> list[MaskNote]:
+        """Return which masks dropout draws in a call of the model, or of a function of it, in their order.
+
+        A compiled function gets its masks as arguments, so that it draws none and is native:
+
+        >>> from wiregrad import nn
+        >>> rng = np.random.default_rng(0)
+        >>> model = nn.Sequential(nn.Linear(2, 4, rng=rng), nn.Dropout(0.5, rng=rng))
+        >>> x = np.ones((3, 2))
+        >>> notes = model.find_masks(lambda model: model(x))
+        >>> masks = [note.draw() for note in notes]
+        >>> structure = model.emptied()
+        >>> compute = wg.compile(lambda arrays, masks, x: structure.holding(arrays, masks)(x))
+        >>> compute(model.arrays(), masks, x).shape
+        (3, 4)
+        """
+        copy = self.holding({**self.arrays(), **self.buffers()})
+        noted = NotedMasks()
+        copy._take_masks_from(noted)
+        paths = {id(module): path for path, module in copy.modules().items()}
+        with wg.no_grad():
+            call(copy)
+        own = self.modules()
+        return [note._replace(layer=own[paths[id(note.layer)]]) for note in noted.notes]
 
     def emptied(self) -> Self:
         """Return a copy of this module that has only the shapes and dtypes of its arrays, for `holding` to fill.
 
         A compiled function compares everything that it reads from outside before each call. With such a copy there are
-        no arrays to compare. Of a module that is not trained, the generator is left out too: it draws nothing.
+        no arrays to compare. Generators are left out too: the masks of dropout are given to `holding`.
 
         >>> from wiregrad import nn
         >>> model = nn.Linear(2, 1, rng=np.random.default_rng(0))
@@ -208,9 +285,8 @@ class Module:
         empty = {id(value): _describe_array(value) for value in own.values()}
         copy: Self = _copy_module(self, "", {name: empty[id(value)] for name, value in own.items()}, {})
         for module in copy.modules().values():
-            kept = vars(module).items()
-            idle = [name for name, value in kept if isinstance(value, np.random.Generator) and not module.training]
-            vars(module).update(dict.fromkeys(idle))
+            generators = [name for name, value in vars(module).items() if isinstance(value, np.random.Generator)]
+            vars(module).update(dict.fromkeys(generators))
         return copy
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
@@ -236,6 +312,13 @@ class Module:
                 elif part.kind == "buffer":
                     array = np.array(state[_join_path(path, part.name)], np.asarray(part.value).dtype)
                     setattr(module, part.name, array if array.ndim else array.item())
+
+    def load_buffers(self, buffers: Mapping[str, Any]) -> None:
+        """Take over the buffers that a copy of this module has changed."""
+        for path, module in self.modules().items():
+            for part in list(module.parts()):
+                if part.kind == "buffer":
+                    setattr(module, part.name, buffers[_join_path(path, part.name)])
 
     def _check_state(self, state: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
         """Raise an error that names everything that does not fit: missing and unknown names, and shapes."""
@@ -335,31 +418,16 @@ def call_with(model: Module, arrays: Mapping[str, Any], *args: Any, **kwargs: An
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
-    """Write a dict of arrays, such as a `state_dict()`, to a safetensors file, which PyTorch reads too."""
-    with require_package("safetensors", "a file of arrays"):
-        from safetensors.numpy import save  # noqa: PLC0415 - optional
-    data = save({name: np.asarray(_as_plain(value), order="C") for name, value in arrays.items()})
-    try:
-        with open(path, "wb") as file:
-            file.write(data)
-    except OSError as error:
-        raise FileAccessError(f"cannot write {os.fspath(path)}: {error.strerror}") from error
+    """Write a dict of arrays, such as a `state_dict()`, to a safetensors file, which PyTorch reads too.
+
+    An older file is replaced at once or not at all.
+    """
+    wg.save_arrays(path, {name: _as_plain(value) for name, value in arrays.items()})
 
 
 def load_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a safetensors file by name."""
-    with require_package("safetensors", "a file of arrays"):
-        from safetensors import SafetensorError  # noqa: PLC0415 - optional
-        from safetensors.numpy import load  # noqa: PLC0415 - optional
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise FileAccessError(f"cannot read {os.fspath(path)}: {error.strerror}") from error
-    try:
-        return dict(load(data))
-    except SafetensorError as error:
-        raise FileFormatError(f"{os.fspath(path)} is not a whole safetensors file: {error}") from error
+    return wg.load_arrays(path)
 
 
 def check_names(

@@ -20,7 +20,8 @@ class Recurrent(Module):
     """What RNN, LSTM and GRU share: layers that read a sequence step by step, forwards or in both directions.
 
     Sequences are (steps, batch, numbers), or (batch, steps, numbers) with `batch_first`. A call returns the outputs
-    of the last layer, and the last state of every layer and direction.
+    of the last layer, and the last state of every layer and direction. With `dropout`, some of the outputs of every
+    layer but the last are dropped while training.
     """
 
     gates: int
@@ -35,16 +36,20 @@ class Recurrent(Module):
         num_layers: int = 1,
         bias: bool = True,
         batch_first: bool = False,
+        dropout: float = 0.0,
         bidirectional: bool = False,
         *,
         rng: Generator,
         dtype: DTypeLike = float,
     ) -> None:
+        if dropout and num_layers == 1:
+            raise InputError("dropout is between layers, so it needs num_layers of 2 or more")
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = num_layers
         self.batch_first = batch_first
         self.bidirectional = bidirectional
+        self.dropout = Dropout(dropout, rng=rng)
         bound = 1.0 / math.sqrt(hidden_size)
         rows = self.gates * hidden_size
         for layer in range(num_layers):
@@ -80,6 +85,8 @@ class Recurrent(Module):
                 outputs.append(steps)
                 ends.append(end)
             x = outputs[0] if len(outputs) == 1 else wg.concatenate(outputs, axis=-1)
+            if layer < self.num_layers - 1:
+                x = self.dropout(x)
         last = tuple(wg.stack([end[k] for end in ends], axis=0) for k in range(self.states))
         return wg.swapaxes(x, 0, 1) if self.batch_first else x, last[0] if self.states == 1 else last
 

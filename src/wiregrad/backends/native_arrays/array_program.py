@@ -81,6 +81,7 @@ from wiregrad.backends.native_arrays.lowering import (
     check_loops,
     lower_circuit,
     merge_axes_for_loops,
+    turn_matrix,
 )
 from wiregrad.backends.native_arrays.stream_kernels import (
     MAX_BATCH_AXES,
@@ -736,7 +737,7 @@ class ArrayProgram(StreamProgram):
         a, b, target = step.a, step.b, step.target
         if _matrix_layout(target)[0] == TRANSPOSE:
             # BLAS writes rows, so the transpose of the product is computed from the transposes of the factors.
-            a, b, target = (_transpose_matrices(each) for each in (b, a, target))
+            a, b, target = (turn_matrix(each) for each in (b, a, target))
         batch = target.shape[:-2]
         more = MAX_BATCH_AXES - len(batch)
         layouts, leading = zip(*map(_matrix_layout, (a, b, target)), strict=True)
@@ -862,11 +863,6 @@ def _matrix_layout(array: StridedArray) -> tuple[int, int]:
     if (column_stride == 1 or columns == 1) and (rows == 1 or row_stride >= columns):
         return NO_TRANSPOSE, max(row_stride if rows > 1 else 1, columns, 1)
     return TRANSPOSE, max(column_stride if columns > 1 else 1, rows, 1)
-
-
-def _transpose_matrices(array: StridedArray) -> StridedArray:
-    shape, strides = ((*each[:-2], each[-1], each[-2]) for each in (array.shape, array.strides))
-    return array._replace(shape=shape, strides=strides)
 
 
 def _classify_inner(stride: int, length: int) -> str:
@@ -1456,7 +1452,8 @@ def compile_expanded(
 def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> StreamProgram:
     """Return the program of a circuit; raise `NotNativeError` if native code is off, or would compute nothing."""
     with pause_collection():
-        return compile_expanded(circuit, fenced=fenced) or compile_loops(circuit, fenced=fenced)
+        expanded = compile_expanded(circuit, fenced=fenced)
+        return expanded or compile_loops(simplify(prune(merge_repeated(circuit))), fenced=fenced)
 
 
 def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:

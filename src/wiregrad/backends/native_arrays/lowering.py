@@ -31,12 +31,13 @@ sum reads its gradient through a view with stride 0.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise, product
 from math import prod
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -537,6 +538,17 @@ class LoopGroup:
         self.ops.append((number, op))
         return number
 
+    def find_op(self, number: int) -> LoopOp:
+        """Return the op that computes a value."""
+        return self.ops[bisect_left(self.ops, number, key=itemgetter(0))][1]
+
+    def remove_op(self, number: int) -> None:
+        """Remove an op whose value is not used, and what only this op reads."""
+        self.ops = [pair for pair in self.ops if pair[0] != number]
+        used = {place for _, op in self.ops for _, place in op.sources} | {store.value for store in self.stores}
+        self.loads = {array: place for array, place in self.loads.items() if place in used}
+        self.constants = {key: entry for key, entry in self.constants.items() if entry[0] in used}
+
     def reserve_number(self) -> int:
         """Return the number of a new value."""
         self.count += 1
@@ -708,6 +720,8 @@ class LoweredValue:
     """Whether it is a product, or a view of one, that nothing but the next node reads."""
     real_and_imag: tuple[LoweredValue, LoweredValue] | None = None
     """The parts of a complex value; they are read from the array, which has them side by side, if they are not here."""
+    can_move: bool = False
+    """Whether one node alone reads it, so that its op may move to the loop of that node."""
     parts: PlacedParts | None = None
     """What an array that is not stored yet consists of; it is 0.0 elsewhere. None for any other value."""
 
@@ -830,8 +844,10 @@ def _count_in_block(length: int, nbytes: int) -> int:
     return min(length, max(1, BLOCK_BYTES // nbytes, -(-length // MAX_BLOCKS)))
 
 
-def _turn_matrix(matrix: StridedArray) -> StridedArray:
-    return matrix._replace(shape=matrix.shape[::-1], strides=matrix.strides[::-1])
+def turn_matrix(matrix: StridedArray) -> StridedArray:
+    """Return matrices transposed, with batch axes in front."""
+    shape, strides = ((*each[:-2], each[-1], each[-2]) for each in (matrix.shape, matrix.strides))
+    return matrix._replace(shape=shape, strides=strides)
 
 
 def slice_axis(array: StridedArray, axis: int, start: int, stop: int) -> StridedArray:
@@ -2020,12 +2036,15 @@ class _CircuitLowering:
         self._constant_values = circuit.constants()
         self._is_plain = self._find_plain_nodes()
         self._readers = self._count_readers()
+        self._turned = self._find_turned_products(self._readers)
         self._epochs = self._number_epochs()
         self._view_ops: dict[int, Op] = {}
         self._elements: dict[int, LoweredElement] = {}
         """What elementwise ops of a kind do where no operand is a number."""
         self._deferred: dict[Storage, DeferredCopy | MatrixProduct] = {}
         """What has yet to be written into a storage; readers that want all of it call `_in_memory`."""
+        self._is_turned = False
+        """Whether the node that is lowered is a product that is stored transposed."""
 
     def lower_all(self) -> LoweredCircuit:
         """Lower every node, and copy to the results what is not computed in their place."""
@@ -2039,8 +2058,8 @@ class _CircuitLowering:
             node = plan.region.end
         self._lower_nodes(range(node, self.circuit.size))
         results, types = self._place_results()
-        order = sorted(range(len(self.steps)), key=lambda k: (self.steps[k].stage, k))
-        steps = split_piecewise_loops([self.steps[k] for k in order])
+        kept = [step for step in self.steps if not isinstance(step, LoopGroup) or step.stores]
+        steps = split_piecewise_loops(sorted(kept, key=lambda step: step.stage))
         if not self._is_body:
             # What a round reads may be written by the same round, so it is not read later than it was meant to be.
             steps = recompute_in_readers(steps)
@@ -2052,6 +2071,7 @@ class _CircuitLowering:
         values = self.values
         for row in self.circuit.rows(span=span):
             self._epoch = self._epochs[row.node]
+            self._is_turned = row.node in self._turned
             kind = self.circuit.columns.type_table[self._types[row.node]]
             if row.op is INPUT:
                 memory = find_memory_type(kind)
@@ -2067,6 +2087,8 @@ class _CircuitLowering:
                 if value.array is not None and value.array.storage in self._deferred:
                     product = row.op is TABLE["matmul"] or all(operand.read_once for operand in operands)
                     value.read_once = product and self._readers[row.node] == 1
+                is_new = value not in operands
+                value.can_move = self._readers[row.node] == 1 and (is_new or value.can_move)
                 values.append(value)
 
     def _value_of(self, node: int) -> LoweredValue:
@@ -2185,6 +2207,36 @@ class _CircuitLowering:
         read = np.concatenate([columns.sources, columns.outputs])
         counts: list[int] = np.bincount(read, minlength=self.circuit.size).tolist()
         return counts
+
+    def _find_turned_products(self, counts: Sequence[int]) -> set[int]:
+        """Return the matrix products that only a transpose reads which loops or the caller read, such as gradients.
+
+        Their matrices are stored transposed, so that those loops read rows.
+        """
+        columns = self.circuit.columns
+        readers = np.repeat(np.arange(self.circuit.size), np.diff(columns.starts))
+        last_reader = np.zeros(self.circuit.size, np.int64)
+        last_reader[columns.sources] = readers
+        in_loops = np.array([isinstance(op, Elementwise) for op in TABLE.by_code()])
+        read_elsewhere = np.zeros(self.circuit.size, np.bool_)
+        read_elsewhere[columns.sources[~in_loops[columns.codes[readers]]]] = True
+        products = np.flatnonzero(columns.codes == TABLE.code_of(TABLE["matmul"])).tolist()
+        return {
+            node
+            for node in products
+            if counts[node] == 1
+            and not read_elsewhere[last_reader[node]]
+            and self._is_transpose(int(last_reader[node]), self.circuit.type_of(node))
+        }
+
+    def _is_transpose(self, node: int, kind: WireType) -> bool:
+        """Return whether a node returns the matrices that it reads, which have this type, transposed."""
+        op = self.circuit.op_of(node)
+        is_matrix = len(kind.shape) >= 2 and kind.dtype.char in NATIVE_DTYPES
+        if not is_matrix or not isinstance(op, LinearOp) or not op.moves:
+            return False
+        array = new_array(kind)
+        return view_through(op, array) == turn_matrix(array)
 
     def _place_constant(self, data: NDArray[Any], kind: WireType) -> LoweredValue:
         if kind.dtype.char in COMPLEX_DTYPES:
@@ -2365,7 +2417,7 @@ class _CircuitLowering:
         group = self._group_for(stage, kind.shape)
         sources = []
         for name, value in zip(SLOT_NAMES, operands, strict=False):
-            if value.group is group:
+            if value.group is group or self._move_op(value, group):
                 sources.append((name, value.position))
             else:
                 array = value.array
@@ -2425,11 +2477,37 @@ class _CircuitLowering:
         """Return the number of a value in a group, which loads it if it was computed elsewhere."""
         if value.number is not None:
             return group.constant(value.number, value.kind.dtype.char)
-        if value.group is group:
+        if value.group is group or self._move_op(value, group):
             return value.position
         if value.pieces is not None:
             return group.load(value.pieces)
         return group.load(self._in_memory(value))
+
+    def _move_op(self, value: LoweredValue, group: LoopGroup) -> bool:
+        """Compute a value that is a function of one array in the later loop that reads it; return whether that is done.
+
+        Otherwise it would be stored, and read again there.
+        """
+        home = value.group
+        if home is None or not value.can_move or value.array is not None:
+            return False
+        if home.shape != group.shape or home.epoch != group.epoch:
+            return False
+        op = home.find_op(value.position)
+        arrays = {place: array for array, place in home.loads.items() if isinstance(array, StridedArray)}
+        constants = {place: (number, char) for place, char, number in home.constants.values()}
+        loads = [place for _, place in op.sources if place in arrays]
+        if len(loads) != 1 or not all(place in arrays or place in constants for _, place in op.sources):
+            return False
+        sources = [
+            (name, group.load(arrays[place]) if place in arrays else group.constant(*constants[place]))
+            for name, place in op.sources
+        ]
+        home.remove_op(value.position)
+        value.group = group
+        value.position = group.append_op(op._replace(sources=tuple(sources)))
+        value.can_move = False
+        return True
 
     def _admit_cuts(self, array: PiecewiseArray) -> bool:
         """Return whether loops over arrays of this shape may be cut where this one is."""
@@ -2726,9 +2804,9 @@ class _CircuitLowering:
         b = product.b
         if plan.column_order is not None:
             columns = self._copy_permuted(
-                _turn_matrix(b), plan.column_lengths, plan.column_order, product.stage, order=(1, 0)
+                turn_matrix(b), plan.column_lengths, plan.column_order, product.stage, order=(1, 0)
             )
-            b = _turn_matrix(columns)
+            b = turn_matrix(columns)
         target = new_array(kind)
         found = self._find_places(op, types, [slot], target)
         source = plan.view._replace(shape=array.shape)
@@ -2863,6 +2941,9 @@ class _CircuitLowering:
         inner = _write_composite(op, tuple(value.kind for value in operands))
         if inner.type_of(inner.root()) != kind:
             return None
+        for value in operands:
+            # Several ops of the composite may read it.
+            value.can_move = False
         values: list[LoweredValue] = []
         constants = inner.constants()
         inputs = iter(operands)
@@ -2892,7 +2973,8 @@ class _CircuitLowering:
             value if _is_matrix_layout(self._locate(value)) else self._make_contiguous(value) for value in operands
         ]
         stage = self._ready_stage(*factors)
-        target = new_array(kind)
+        axes = range(len(kind.shape))
+        target = new_array(kind, (*axes[:-2], axes[-1], axes[-2]) if self._is_turned else None)
         a, b = (self._locate(value) for value in factors)
         ready = None if batch else self._multiply_in_blocks(a, b, target, stage)
         if ready is None:
@@ -2907,7 +2989,7 @@ class _CircuitLowering:
         A block of the factor at a time is copied to a small array that stays in the cache, and multiplied there.
         Returns the stage in which the product can be read; None if no factor is of this kind.
         """
-        for left, right, out in ((a, b, target), tuple(map(_turn_matrix, (b, a, target)))):
+        for left, right, out in ((a, b, target), tuple(map(turn_matrix, (b, a, target)))):
             copy = self._deferred.get(left.storage)
             if isinstance(copy, DeferredCopy) and copy.target.storage.nbytes >= MIN_BLOCKED_BYTES:
                 plan = plan_packing(copy, left)

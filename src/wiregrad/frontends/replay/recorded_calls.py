@@ -80,13 +80,17 @@ class CallSignature:
     ([1.5], True)
     """
 
-    __slots__ = ("inputs", "marks", "named")
+    __slots__ = ("has_labels", "inputs", "marks", "named", "with_labels")
 
-    def __init__(self, item: object) -> None:
+    def __init__(self, item: object, *, with_labels: bool = False) -> None:
+        """Read arguments; with `with_labels`, arrays of whole numbers are inputs too, as arrays of floats."""
         self.inputs: list[Any] = []
         self.marks: list[Hashable] = []
         self.named: list[Any] = []
         """Functions, classes and modules among the arguments."""
+        self.with_labels = with_labels
+        self.has_labels = False
+        """Whether there are arrays of whole numbers that can be inputs."""
         self._read_item(item)
 
     @property
@@ -121,7 +125,12 @@ class CallSignature:
 
     def _read_number(self, item: object) -> None:
         array = np.asarray(item)
-        if array.dtype.kind not in "fc":
+        if is_label_array(item):
+            self.has_labels = True
+        if self.with_labels and is_label_array(item):
+            self.marks.append((LABELS, array.dtype.str, array.shape))
+            self.inputs.append(array.astype(np.float64))
+        elif array.dtype.kind not in "fc":
             self.marks.append(_mark_fixed_array(array, type(item)))
         elif array.dtype not in RECORDED_DTYPES:
             raise NoSignatureError(f"an argument is an array of {array.dtype}, which is not recorded")
@@ -174,6 +183,49 @@ class CallSignature:
             f"an argument is a {kind.__name__}, which may change between calls; "
             "a method is compiled by wg.compile(object.method)"
         )
+
+
+LABELS = "labels"
+"""Marks an array of whole numbers that is an input."""
+MAX_EXACT_INTEGER = 2**53
+"""The largest whole number up to which float64 has all of them."""
+
+
+def is_label_array(item: object) -> bool:
+    """Return whether an argument is an array of whole numbers that can be recorded as floats and converted back."""
+    if type(item) is not np.ndarray or item.dtype.kind not in "iu":
+        return False
+    if not item.ndim or not item.size or not item.flags.c_contiguous:
+        return False
+    if item.dtype.itemsize < np.dtype(np.int64).itemsize:
+        return True
+    return bool(item.min() >= -MAX_EXACT_INTEGER and item.max() <= MAX_EXACT_INTEGER)
+
+
+def take_labels_as_floats(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], Sequence[Any], dict[str, Any]]:
+    """Return a function that converts floats back to the whole numbers that f takes, and its arguments.
+
+    >>> f, args, kwargs = take_labels_as_floats(lambda x, k: x[k], (np.array([5.0, 7.0]), np.array([1, 1])), {})
+    >>> args[1], f(*args)
+    (array([1., 1.]), array([7., 7.]))
+    """
+    leaves, _ = flatten((tuple(args), dict(kwargs)))
+    dtypes = {k: leaf.dtype for k, leaf in enumerate(leaves) if is_label_array(leaf)}
+
+    def convert(call: Any, convert_leaf: Callable[[Any, Any], Any]) -> Any:
+        leaves, tree = flatten(call)
+        for k, dtype in dtypes.items():
+            leaves[k] = convert_leaf(leaves[k], dtype)
+        return unflatten(tree, leaves)
+
+    def call_with_labels(*args: Any, **kwargs: Any) -> Any:
+        given, named = convert((args, kwargs), lambda leaf, dtype: leaf.astype(dtype))
+        return f(*given, **named)
+
+    floats, named = convert((tuple(args), dict(kwargs)), lambda leaf, dtype: leaf.astype(np.float64))
+    return call_with_labels, floats, named
 
 
 FIXED_ARRAY_MARKS = 6
@@ -250,41 +302,55 @@ def certify(
     keep: bool = True,
     merge: bool = True,
     max_rows: int | None = None,
+    with_labels: bool = False,
 ) -> CertifiedRecording:
     """Run a function once and return its recording; raises `NotReplayableError`, or what the function raises.
 
-    With `keep=False` the recording has results but no circuit. With `merge`, a function with branches is recorded by
-    its steps, which changes nothing: both arms of a branch are recorded if they only compute numbers. That recording
-    counts only if it gives what the function returns. Comparisons in the code tell that a function has branches;
-    otherwise it is recorded itself first. With `max_rows`, `LongTraceError` is raised after about that many nodes.
+    With `keep=False` the recording has results but no circuit. With `with_labels`, arrays of whole numbers among the
+    arguments are inputs of the circuit, as floats that are converted. With `merge`, a function with branches is
+    recorded by its steps, which changes nothing: both arms of a branch are recorded if they only compute numbers. That
+    recording counts only if it gives what the function returns. Comparisons in the code tell that a function has
+    branches; otherwise, and with labels, it is recorded itself first. With `max_rows`, `LongTraceError` is raised after
+    about that many nodes.
 
     >>> recording = certify(lambda x: x * x if x > 0 else -x, (3.0,), {}, merge=False)
     >>> recording.results, [check.outcome for check in recording.checks]
     ([9.0], [True])
     """
     merged = None
-    if keep and merge and compares_numbers(f):
+    runner: Callable[..., Any] = f
+    given, named = args, kwargs
+    if with_labels:
+        runner, args, kwargs = take_labels_as_floats(f, given, named)
+    elif keep and merge and compares_numbers(f):
         # If it has many nodes, the function itself tells whether it is too long.
         with suppress(LongTraceError):
             merged = _run_merged(f, args, kwargs, max_rows and max_rows // 2)
             merge = False
-    if merged is not None and _have_same_results(merged.results, _list_results(*_run_on_rows(f, args, kwargs))):
-        return merged.write_recording()
+        if merged is not None and _have_same_results(merged.results, _list_results(*_run_on_rows(f, args, kwargs))):
+            return merged.write_recording()
     # A function that was merged has no effects, so it may run once more. Ops in C may round another way.
-    run = _run_certified(f, f, args, kwargs, keep=keep, max_rows=max_rows)
+    run = _run_certified(f, runner, args, kwargs, keep=keep, max_rows=max_rows)
     if merge and run.has_certificates:
-        merged = _run_merged(f, args, kwargs, None)
+        merged = _run_merged(f, given, named, None, with_labels=with_labels)
     is_merged = merged is not None and _have_same_results(merged.results, run.results)
     return merged.write_recording() if merged is not None and is_merged else run.write_recording()
 
 
 def _run_merged(
-    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], max_rows: int | None
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    max_rows: int | None,
+    *,
+    with_labels: bool = False,
 ) -> _CertifiedRun | None:
     """Run the steps of a function, which changes nothing; None if its branches cannot be merged."""
     merging = make_merging_function(f)
     if merging is None:
         return None
+    if with_labels:
+        merging, args, kwargs = take_labels_as_floats(merging, args, kwargs)
     try:
         merged = _run_certified(f, merging, args, kwargs, keep=True, max_rows=max_rows)
     except Exception:

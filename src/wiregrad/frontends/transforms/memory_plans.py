@@ -8,24 +8,26 @@ Kept true: a planned gradient has the bits of the plain one, because the same op
 a parameter that several steps use are carried on from step to step. A step that does not repeat itself is refused.
 
 Start with `plan_memory`; `walk_schedule` lists what is done, both to predict the peak and to run; `ChainSegment` runs.
+A function that is no list of steps is cut into some where only one value goes on from one part of its recording to the
+next (`cut_function`).
 """
 
 from __future__ import annotations
 
 import tracemalloc
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import comb
+from math import comb, prod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.dtypes import count_with_noun
-from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
+from wiregrad.errors import BranchError, GradientError, OperandError, ShapeError, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import (
     MEMORY_POOL,
     ContainerTree,
@@ -38,6 +40,7 @@ from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.record import convention
 from wiregrad.frontends.recording.session import add_input, data_of, function_name, make_distinct
 from wiregrad.frontends.recording.tape import STATE, STRIDE, KeptGradients, Tape, TapeKind, pull_back
+from wiregrad.frontends.recording.trace import is_input, trace_at
 from wiregrad.frontends.recording.value import Scalar, Value, is_python_number, number_class, settle_gradient
 from wiregrad.frontends.transforms.vmap_and_checkpoint import (
     CheckpointSegment,
@@ -45,6 +48,9 @@ from wiregrad.frontends.transforms.vmap_and_checkpoint import (
     record_segment,
     runs_plainly,
 )
+from wiregrad.ir import CONSTANT, INPUT, Certificate, CircuitGraph, Op, Row
+from wiregrad.ir.certificates import distinct_certificates, expected_value, have_same_bits
+from wiregrad.ir.types_and_kinks import decode_mode
 from wiregrad.ops.gradient_flow import add_flows
 
 MAX_BLOCKS = 250
@@ -60,14 +66,22 @@ MAX_LISTED_STEPS = 8
 
 
 def plan_memory(
-    steps: Iterable[Callable[..., Any]], x: Any, parameters: Sequence[Any] | None = None, *, budget: int
+    f: Callable[..., Any] | Iterable[Callable[..., Any]],
+    *args: Any,
+    budget: int,
+    parameters: Sequence[Any] | None = None,
 ) -> MemoryPlan:
-    """Plan the gradient of a chain of steps within a budget of bytes; returns the chain as a function that keeps to it.
+    """Plan the gradient of a function within a budget of bytes; returns the function, which keeps to the plan.
 
-    `steps` is a list of functions, or anything that can be iterated over such as a network of layers. Each takes what
-    the one before it returned, and its entry of `parameters` if there are any. The budget covers all that a gradient
-    allocates: kept states, the recording of one step, and the gradients of the parameters. Every kind of step is run
-    twice to measure what it needs.
+    `f` is a function of `args`. It is recorded once, with everything in memory, and cut into steps where one value
+    alone goes on; arguments of the same shapes can be passed to the plan.
+
+    Or `f` is a list of steps, or anything that can be iterated over such as a network of layers, and `args` is the
+    input of the first. Each takes what the one before it returned, and its entry of `parameters` if there are any,
+    which may also be the second of `args`. No more than one step is ever recorded.
+
+    The budget covers all that a gradient allocates: kept states, the recording of one step, and the gradients of the
+    parameters. Every kind of step is run twice to measure what it needs.
 
     >>> import numpy as np
     >>> import wiregrad as wg
@@ -76,15 +90,27 @@ def plan_memory(
     >>> plan.extra_steps > 50, plan.predicted_peak <= 800_000
     (True, True)
     >>> gradient = wg.grad(lambda x: plan(x).sum())(x)
+    >>> def swing(x, rate):
+    ...     for _ in range(50):
+    ...         x = x + rate * np.sin(x)
+    ...     return np.sum(x)
+    >>> plan = plan_memory(swing, x, 0.1, budget=1_200_000)
+    >>> bool(np.all(wg.grad(plan)(x, 0.1) == wg.grad(swing)(x, 0.1)))
+    True
     """
-    chain = _check_steps(steps)
-    if parameters is not None and len(parameters) != len(chain):
-        raise OperandError(
-            f"{count_with_noun(len(chain), 'step')} need as many entries of parameters; got {len(parameters)}"
-        )
     if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget <= 0:
         raise OperandError(f"the budget is a whole number of bytes above 0; got {short_repr(budget)}")
-    needs = measure_chain(chain, x, parameters)
+    if callable(f) and not isinstance(f, Iterable):
+        if parameters is not None:
+            raise OperandError("parameters belong to a list of steps; pass them among the arguments of the function")
+        return plan_function(f, args, int(budget))
+    chain = _check_steps(f)
+    if not args or len(args) > 1 + (parameters is None):
+        raise OperandError("a memory plan of steps takes the input of the first step, and parameters for all of them")
+    own = args[1] if len(args) > 1 else parameters
+    if own is not None and len(own) != len(chain):
+        raise OperandError(f"{count_with_noun(len(chain), 'step')} need as many entries of parameters; got {len(own)}")
+    needs = measure_chain(chain, args[0], own)
     schedule = choose_schedule(needs, int(budget))
     return MemoryPlan(chain, int(budget), needs, schedule)
 
@@ -204,7 +230,12 @@ def measure_chain(chain: Sequence[Callable[..., Any]], x: Any, parameters: Seque
     state = _lift_all(make_state(x))
     for k, step in enumerate(chain):
         entry = None if parameters is None else _lift_all(make_state(parameters[k]))
-        key = (id(step), state.signature, repr(state.tree), None if entry is None else entry.signature)
+        key = (
+            getattr(step, "kind", id(step)),
+            state.signature,
+            repr(state.tree),
+            None if entry is None else entry.signature,
+        )
         if key not in known:
             known[key] = _measure_step(step, state, entry, captured)
         need, state = known[key]
@@ -569,6 +600,304 @@ class MemoryPlan:
         if self.measured_peak is not None:
             share = self.measured_peak / self.predicted_peak
             yield f"  measured peak: {self.measured_peak:,} bytes, {share:.0%} of the predicted"
+
+
+class SegmentRow(NamedTuple):
+    """A node of a recorded function: its op, what it reads, and which values are not needed after it."""
+
+    node: int
+    op: Op
+    sources: tuple[int, ...]
+    convention: str | None
+    dropped: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionSegment:
+    """A part of a recorded function: a step from one value to the next, and the arguments that no other part reads."""
+
+    rows: tuple[SegmentRow, ...]
+    given: int | None
+    """The node whose value the step before returned; None for the first step."""
+    returned: int
+    own: tuple[int, ...]
+    constants: dict[int, Any]
+    checks: dict[int, tuple[Certificate, Any]]
+    """The nodes that steered Python, with their values then."""
+    kind: Any
+    """Equal for segments that do the same, with other numbers."""
+
+    def run(self, shared: Mapping[int, Any], state: Any, own: Sequence[Any]) -> Any:
+        """Compute the value that goes on to the next step."""
+        values: dict[int, Any] = {**shared, **self.constants, **dict(zip(self.own, own, strict=True))}
+        if self.given is not None:
+            values[self.given] = state
+        for row in self.rows:
+            with nullcontext() if row.convention is None else convention(row.convention):
+                value = values[row.node] = row.op(*[values[source] for source in row.sources])
+            if row.node in self.checks:
+                _check_branch(value, *self.checks[row.node])
+            for node in row.dropped:
+                del values[node]
+        return values[self.returned]
+
+
+def _check_branch(value: Any, certificate: Certificate, expected: Any) -> None:
+    if not have_same_bits(data_of(value), expected):
+        line = "" if certificate.place is None else f" ({certificate.place})"
+        raise BranchError(
+            f"with these numbers the function takes another branch than when its memory was planned{line}: make "
+            "another plan with wg.plan_memory",
+            place=certificate.place,
+        )
+
+
+class FunctionChain:
+    """A function that was recorded and cut into steps, as it is called with some arguments."""
+
+    def __init__(self, segments: Sequence[FunctionSegment], inputs: Sequence[int], shared: Sequence[int]) -> None:
+        self.segments = segments
+        self.inputs = inputs
+        """The nodes of the arguments, in the order of the leaves."""
+        self.shared = shared
+        """Those that several steps read."""
+
+    def bind(self, leaves: Sequence[Any]) -> tuple[tuple[BoundSegment, ...], tuple[Any, ...], list[tuple[Any, ...]]]:
+        """Return the steps for some arguments, the input of the first one, and what each takes besides."""
+        values = dict(zip(self.inputs, leaves, strict=True))
+        shared = {node: values[node] for node in self.shared}
+        steps = tuple([BoundSegment(segment, shared) for segment in self.segments])
+        own = [tuple([values[node] for node in segment.own]) for segment in self.segments]
+        return steps, own[0], [(), *own[1:]]
+
+
+class BoundSegment:
+    """A part of a recorded function as a step of a chain."""
+
+    def __init__(self, segment: FunctionSegment, shared: Mapping[int, Any]) -> None:
+        self.segment = segment
+        self.shared = shared
+        self.kind = segment.kind
+
+    def __call__(self, state: Any, own: Sequence[Any]) -> Any:
+        """Compute the value that goes on to the next step."""
+        segment = self.segment
+        if segment.given is None:
+            return segment.run(self.shared, None, state)
+        return segment.run(self.shared, state, own)
+
+
+class FunctionMemoryPlan(MemoryPlan):
+    """A function whose gradient keeps to a budget; it was cut into steps."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        chain: FunctionChain,
+        call: tuple[ContainerTree, list[Any]],
+        budget: int,
+        needs: ChainNeeds,
+        schedule: StateSchedule | None,
+    ) -> None:
+        self.f = f
+        self.chain = chain
+        self._tree, self._planned = call
+        super().__init__(tuple([BoundSegment(segment, {}) for segment in chain.segments]), budget, needs, schedule)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function; where it is recorded, its gradient keeps to the plan."""
+        leaves, tree = flatten(args)
+        self._check_call(leaves, tree)
+        if self.schedule is None or runs_plainly() or not any(isinstance(leaf, Value) for leaf in leaves):
+            return self.f(*args)
+        steps, x, own = self.chain.bind([leaf for leaf in leaves if _is_number(leaf)])
+        return MemoryPlan(steps, self.budget, self.needs, self.schedule)(x, own)
+
+    def _check_call(self, leaves: list[Any], tree: ContainerTree) -> None:
+        pairs = zip(leaves, self._planned, strict=False)
+        if tree != self._tree or not all(_is_planned_leaf(*pair) for pair in pairs):
+            raise ShapeError(
+                f"the memory of {function_name(self.f)} was planned for arguments of other shapes, or for other "
+                f"settings: make another plan with wg.plan_memory{format_user_line()}"
+            )
+
+
+def _is_number(leaf: object) -> bool:
+    return isinstance(leaf, Value) or is_input(leaf)
+
+
+def _is_planned_leaf(leaf: Any, planned: Any) -> bool:
+    """Return whether an argument is as the one for which a plan was made: in shape and dtype, or the same setting."""
+    if not _is_number(planned):
+        return not _is_number(leaf) and bool(np.array_equal(leaf, planned))
+    one, two = np.asarray(data_of(leaf)), np.asarray(data_of(planned))
+    return _is_number(leaf) and (one.shape, one.dtype) == (two.shape, two.dtype)
+
+
+def plan_function(f: Callable[..., Any], args: tuple[Any, ...], budget: int) -> FunctionMemoryPlan:
+    """Record a function, cut it into steps, and plan its gradient."""
+    leaves, tree = flatten(args)
+    numbers = [data_of(leaf) for leaf in leaves if _is_number(leaf)]
+    if any(type(x) is float for x in numbers) and any(np.asarray(x).dtype.itemsize < FLOAT_BYTES for x in numbers):
+        # As an input of the recording it is a float64, and so would be what it is multiplied by.
+        raise OperandError(
+            f"a number of Python beside arrays of float32 has no dtype of its own; write np.float32(...)"
+            f"{format_user_line()}"
+        )
+    plain = unflatten(tree, [data_of(leaf) for leaf in leaves])
+    circuit, inputs = trace_at(f, plain, {})
+    if len(inputs) != len(numbers):
+        raise OperandError(
+            f"{function_name(f)} uses a wg.Value from outside; pass it as an argument, and for a network its arrays: "
+            f"model.holding(arrays){format_user_line()}"
+        )
+    if len(circuit.columns.outputs) != 1:
+        raise OperandError(f"a memory plan is made for a function that returns one number or array{format_user_line()}")
+    certified = {certificate.node for certificate in circuit.certificates}
+    if certified & set(circuit.input_indices()):
+        raise OperandError(
+            f"{function_name(f)} looks at the numbers of its arguments, so a recording of it is valid for these "
+            f"numbers alone; pass a list of steps{format_user_line()}"
+        )
+    chain = cut_function(circuit, budget)
+    if len(chain.segments) < 2:
+        raise OperandError(
+            f"{function_name(f)} cannot be cut into steps: everywhere in it several values go on; use wg.checkpoint "
+            f"for parts of it, or pass a list of steps{format_user_line()}"
+        )
+    needs = measure_chain(*chain.bind(numbers))
+    schedule = choose_schedule(needs, budget)
+    return FunctionMemoryPlan(f, chain, (tree, [_describe_leaf(leaf) for leaf in leaves]), budget, needs, schedule)
+
+
+def _describe_leaf(leaf: Any) -> Any:
+    """Return an argument without its numbers, which a plan need not hold; a setting as it is."""
+    array = np.asarray(data_of(leaf)) if _is_number(leaf) else None
+    return leaf if array is None else np.broadcast_to(np.zeros((), array.dtype), array.shape)
+
+
+def cut_function(circuit: CircuitGraph, budget: int) -> FunctionChain:
+    """Cut a circuit into steps where one value alone goes on; neighbours are joined as the budget allows."""
+    origins = circuit.origins().tolist()
+    sources = {row.node: tuple([origins[k] for k in row.sources]) for row in circuit.rows()}
+    rows = [row for row in circuit.rows() if row.op not in (INPUT, CONSTANT) and origins[row.node] == row.node]
+    root = origins[circuit.root()]
+    last_reader = {node: k for k, row in enumerate(rows) for node in sources[row.node]}
+    last_reader[root] = len(rows)
+    sizes = [circuit.type_of(row.node).dtype.itemsize * prod(circuit.type_of(row.node).shape) for row in rows]
+    cuts = choose_cuts(find_cuts([row.node for row in rows], last_reader), sizes, budget)
+    inputs = circuit.input_indices()
+    bounds = [0, *(place + 1 for place, _ in cuts), len(rows)]
+    nodes = [None, *(node for _, node in cuts), root]
+    readers: dict[int, set[int]] = {node: set() for node in inputs}
+    for number, (start, stop) in enumerate(pairwise(bounds)):
+        for row in rows[start:stop]:
+            for node in sources[row.node]:
+                if node in readers:
+                    readers[node].add(number)
+    shared = [node for node, parts in readers.items() if len(parts) > 1]
+    segments: list[FunctionSegment] = []
+    for k, (start, stop) in enumerate(pairwise(bounds)):
+        own = [node for node in inputs if readers[node] == {k}]
+        segments.append(_write_segment(circuit, rows[start:stop], sources, (nodes[k], nodes[k + 1]), own))
+    return FunctionChain(segments, inputs, shared)
+
+
+def find_cuts(nodes: Sequence[int], last_reader: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Return the places behind which one value alone is read, each with the node of that value.
+
+    >>> find_cuts([5, 6, 7], {5: 1, 6: 2, 7: 3})
+    [(0, 5), (1, 6)]
+    >>> find_cuts([5, 6, 7], {5: 2, 6: 2, 7: 3})
+    [(0, 5)]
+    """
+    cuts: list[tuple[int, int]] = []
+    going_on: dict[int, int] = {}
+    for place, node in enumerate(nodes[:-1]):
+        if last_reader.get(node, -1) > place:
+            going_on[node] = last_reader[node]
+        ended = [each for each, last in going_on.items() if last <= place]
+        for each in ended:
+            del going_on[each]
+        if len(going_on) == 1:
+            cuts.append((place, next(iter(going_on))))
+    return cuts
+
+
+def choose_cuts(cuts: Sequence[tuple[int, int]], sizes: Sequence[int], budget: int) -> list[tuple[int, int]]:
+    """Return some of the cuts, at equal distances: those with which the fewest nodes are computed again, by estimate.
+
+    Where nearly all states have one size, the others are left out, so that the schedule needs no search.
+    """
+    if not cuts:
+        return []
+    held = [sizes[place] for place, _ in cuts]
+    usual = max(set(held), key=held.count)
+    if held.count(usual) >= USUAL_SHARE * len(held):
+        cuts = [cut for cut, size in zip(cuts, held, strict=True) if size == usual]
+    best: tuple[float, list[tuple[int, int]]] | None = None
+    for distance in CUT_DISTANCES:
+        chosen = list(cuts[distance - 1 :: distance])
+        work = _estimate_work(chosen, sizes, budget)
+        if chosen and (best is None or work < best[0]):
+            best = (work, chosen)
+    return list(cuts) if best is None else best[1]
+
+
+FLOAT_BYTES = np.dtype(np.float64).itemsize
+USUAL_SHARE = 0.9
+CUT_DISTANCES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
+"""How many cuts apart those are that a plan may choose."""
+
+
+def _estimate_work(cuts: Sequence[tuple[int, int]], sizes: Sequence[int], budget: int) -> float:
+    """Return about how many nodes are computed again with some cuts; infinity if a budget is too small for them."""
+    bounds = [0, *(place + 1 for place, _ in cuts), len(sizes)]
+    recorded = max(sum(sizes[start:stop]) for start, stop in pairwise(bounds))
+    state = max([sizes[place] for place, _ in cuts], default=1)
+    states = int((budget - 2 * recorded - 4 * state) // max(state, 1))
+    if states < 1:
+        return float("inf")
+    count = len(cuts) + 1
+    return count_binomial_steps(count, min(states, count)) * len(sizes) / count
+
+
+def _write_segment(
+    circuit: CircuitGraph,
+    rows: Sequence[Row],
+    sources: Mapping[int, tuple[int, ...]],
+    ends: tuple[int | None, int | None],
+    own: list[int],
+) -> FunctionSegment:
+    """Return some rows of a circuit as a segment, from one value to another."""
+    given, returned = ends
+    assert returned is not None
+    inside = {row.node for row in rows}
+    last = {node: k for k, row in enumerate(rows) for node in sources[row.node] if node in inside and node != returned}
+    dropped: dict[int, list[int]] = {}
+    for node, place in last.items():
+        dropped.setdefault(place, []).append(node)
+    constants = circuit.constants()
+    used = {node: constants[node] for row in rows for node in sources[row.node] if node in constants}
+    segment_rows = [
+        SegmentRow(
+            row.node,
+            row.op,
+            sources[row.node],
+            decode_mode(row.mode)[0].label if row.op.kinks else None,
+            tuple(dropped.get(k, ())),
+        )
+        for k, row in enumerate(rows)
+    ]
+    certificates = distinct_certificates(circuit)
+    checks = {each.node: (each, expected_value(circuit, each)) for each in certificates if each.node in inside}
+    numbers = {node: k for k, node in enumerate([given, *own, *used, *(row.node for row in rows)])}
+    kind = tuple(
+        [(row.op, tuple([numbers.get(source, source) for source in sources[row.node]]), row.mode) for row in rows]
+    )
+    # Where branches are checked, a step is measured with its own numbers.
+    label = object() if certificates else (kind, len(own))
+    return FunctionSegment(tuple(segment_rows), given, returned, tuple(own), used, checks, label)
 
 
 def identify_value(value: Value) -> tuple[int, int]:

@@ -6,7 +6,8 @@ A convolution gathers the windows of its input and ends in one matrix product.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,12 +93,20 @@ def _convolve_windows(
     places = tuple(range(2, 2 + rank))
     parts = tuple(range(2 + rank, 2 + 2 * rank))
     lengths = shape_of(cut)[2 : 2 + rank]
-    columns = _reshape_to(
-        _permute_axes(cut, 1, *parts, 0, *places), (groups, share * math.prod(size), count * math.prod(lengths))
-    )
-    kernel = _reshape_to(weight, (groups, outs // groups, share * math.prod(size)))
-    product = _reshape_to(TABLE["matmul"](kernel, columns), (outs, count, *lengths))
-    y = _add_bias(_permute_axes(product, 1, 0, *places), bias, rank)
+    numbers = share * math.prod(size)
+    windows = count * math.prod(lengths)
+    if groups == 1:
+        # A product of two matrices, which native code computes a few windows at a time.
+        rows = _reshape_to(_permute_axes(cut, 0, *places, 1, *parts), (windows, numbers))
+        kernel = _permute_axes(_reshape_to(weight, (outs, numbers)), 1, 0)
+        last = _reshape_to(TABLE["matmul"](rows, kernel), (count, *lengths, outs))
+        y = _permute_axes(last, 0, 1 + rank, *range(1, 1 + rank))
+    else:
+        columns = _reshape_to(_permute_axes(cut, 1, *parts, 0, *places), (groups, numbers, windows))
+        kernel = _reshape_to(weight, (groups, outs // groups, numbers))
+        product = _reshape_to(TABLE["matmul"](kernel, columns), (outs, count, *lengths))
+        y = _permute_axes(product, 1, 0, *places)
+    y = _add_bias(y, bias, rank)
     return y if batched else _reshape_to(y, (outs, *lengths))
 
 
@@ -250,36 +259,91 @@ def conv_transpose2d(
     )
 
 
-def _pooling_windows(
-    name: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, border: float
-) -> tuple[Any, AxisLengths]:
-    """Return the windows of x, with their elements in the last axes, and the size of a window."""
+class _Pooling(NamedTuple):
+    """The windows of a pool along each of its axes: their size, the step to the next, and the distance of elements."""
+
+    size: AxisLengths
+    step: AxisLengths
+    spread: AxisLengths
+    around: AxisLengths
+    """The padding on both sides."""
+    beyond: AxisLengths
+    """How far the last window goes beyond the padding."""
+
+    def cut(self, x: Any, widths: Sequence[tuple[int, int]], border: float) -> Any:
+        """Return the windows of x, which gets a border first, with their elements in the last axes."""
+        x = _pad_border(x, list(widths), border)
+        lengths = shape_of(x)[-len(self.size) :]
+        is_apart = self.step == self.size and set(self.spread) == {1}
+        if is_apart and all(n >= k for n, k in zip(lengths, self.size, strict=True)):
+            return _cut_apart(x, self.size)
+        return TABLE["windows"](x, size=self.size, step=self.step, dilation=self.spread)
+
+    def cut_padded(self, x: Any, border: float) -> Any:
+        """Return the windows of x with its padding."""
+        return self.cut(x, [(n, n + more) for n, more in zip(self.around, self.beyond, strict=True)], border)
+
+
+def _plan_pooling(
+    name: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> _Pooling:
+    """Return the windows of a pool over x; raises if its settings do not fit."""
     size = _expand_setting(kernel, rank, "kernel_size")
     step = size if stride is None else _expand_setting(stride, rank, "stride")
     around = _expand_setting(padding, rank, "padding")
+    spread = _expand_setting(dilation, rank, "dilation")
     if len(shape_of(x)) not in (rank + 1, rank + 2):
         raise ValueError(
             f"{name} needs input of {rank + 2} axes (batch, channels, ...), or without batch; got {shape_of(x)}"
         )
     if any(2 * n > k or n < 0 for n, k in zip(around, size, strict=True)):
         raise ValueError(f"{name} needs padding of at most half the kernel; got {around} for a kernel of {size}")
-    x = _pad_border(x, [(n, n) for n in around], border)
-    return TABLE["windows"](x, size=size, step=step, dilation=_expand_setting(dilation, rank, "dilation")), size
+    settings = zip(shape_of(x)[-rank:], size, step, around, spread, strict=True)
+    beyond = [_count_beyond(*setting) if ceil_mode else 0 for setting in settings]
+    return _Pooling(size, step, spread, around, tuple(beyond))
 
 
-def _max_pool(name: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    cut, size = _pooling_windows(name, rank, lift(x), kernel, stride, padding, dilation, -math.inf)
-    return FUNCTIONS["max"].run(cut, axis=tuple(range(-len(size), 0)))
+def _count_beyond(length: int, size: int, step: int, around: int, spread: int) -> int:
+    """Return how far the last window goes beyond the padding if it may; it begins in the input or the left padding."""
+    reach = spread * (size - 1) + 1
+    count = -(-(length + 2 * around - reach) // step) + 1
+    if (count - 1) * step >= length + around:
+        count -= 1
+    return max(0, (count - 1) * step + reach - (length + 2 * around))
 
 
-def _avg_pool(name: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, count_include_pad: bool) -> Any:
+def _cut_apart(x: Any, size: AxisLengths) -> Any:
+    """Return windows that lie side by side: without overlap their elements are views, and so are their gradients."""
+    rank = len(size)
+    lead = shape_of(x)[:-rank]
+    counts = [n // k for n, k in zip(shape_of(x)[-rank:], size, strict=True)]
+    inside = tuple([("slice", None, n * k, None) for n, k in zip(counts, size, strict=True)])
+    whole = tuple([n * k for n, k in zip(counts, size, strict=True)])
+    x = x if shape_of(x)[-rank:] == whole else TABLE["getitem"](x, index=inside)
+    parts = [length for pair in zip(counts, size, strict=True) for length in pair]
+    first = len(lead)
+    order = [*range(first), *range(first, first + 2 * rank, 2), *range(first + 1, first + 2 * rank, 2)]
+    return _permute_axes(_reshape_to(x, (*lead, *parts)), *order)
+
+
+def _max_pool(name: str, rank: int, x: Any, *settings: Any) -> Any:
     x = lift(x)
-    cut, size = _pooling_windows(name, rank, x, kernel, stride, padding, 1, 0.0)
+    cut = _plan_pooling(name, rank, x, *settings).cut_padded(x, -math.inf)
+    return FUNCTIONS["max"].run(cut, axis=tuple(range(-rank, 0)))
+
+
+def _avg_pool(name: str, rank: int, x: Any, *settings: Any, count_include_pad: bool) -> Any:
+    x = lift(x)
+    pooling = _plan_pooling(name, rank, x, *settings)
     axes = tuple(range(-rank, 0))
-    total = TABLE["sum"](cut, axes=axes, keepdims=False)
-    if count_include_pad:
-        return total / math.prod(size)
-    inside, _ = _pooling_windows(name, rank, np.ones(shape_of(x), x.dtype), kernel, stride, padding, 1, 0.0)
+    total = TABLE["sum"](pooling.cut_padded(x, 0.0), axes=axes, keepdims=False)
+    if count_include_pad and not any(pooling.beyond):
+        return total / math.prod(pooling.size)
+    # The padding counts or not; what a window covers beyond it never does.
+    lead = [(0, 0)] * (len(shape_of(x)) - rank)
+    widths = [*lead, *((n, n) for n in pooling.around)]
+    counted = np.pad(np.ones(shape_of(x), x.dtype), widths, constant_values=float(count_include_pad))
+    inside = pooling.cut(counted, [(0, n) for n in pooling.beyond], 0.0)
     return total / np.sum(inside, axis=axes)
 
 
@@ -290,13 +354,16 @@ def _avg_pool(name: str, rank: int, x: Any, kernel: Any, stride: Any, padding: A
         (rng.normal(size=(1, 2, 8)), (2,), {"dilation": 3}),
         (rng.normal(size=(2, 5)), 2, {"stride": 1}),
         (rng.normal(size=(1, 2, 9)), 2, {"stride": 4}),
+        (rng.normal(size=(1, 2, 9)), 2, {"ceil_mode": True}),
         (rng.normal(size=(1, 1, 1)), 1, {}),
         (rng.normal(size=(0, 2, 4)), 2, {}),
     ],
 )
-def max_pool1d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Any:
+def max_pool1d(
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Any:
     """Return the largest number of every window of signals (batch, channels, length)."""
-    return _max_pool("max_pool1d", 1, input, kernel_size, stride, padding, dilation)
+    return _max_pool("max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @register_function(
@@ -305,13 +372,16 @@ def max_pool1d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 
         (rng.normal(size=(1, 2, 5, 5)), 3, {"stride": 2, "padding": 1}),
         (rng.normal(size=(1, 1, 5, 6)), (2, 3), {"dilation": (2, 1), "stride": (1, 2)}),
         (rng.normal(size=(2, 4, 4)), (3, 2), {"stride": 1}),
+        (rng.normal(size=(1, 2, 5, 6)), 3, {"stride": 2, "padding": 1, "ceil_mode": True}),
         (rng.normal(size=(1, 1, 1, 1)), 1, {}),
         (rng.normal(size=(0, 2, 4, 4)), 2, {}),
     ],
 )
-def max_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Any:
+def max_pool2d(
+    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Any:
     """Return the largest number of every window of images (batch, channels, height, width)."""
-    return _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation)
+    return _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @register_function(
@@ -325,10 +395,17 @@ def max_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 
     ],
 )
 def avg_pool1d(
-    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
 ) -> Any:
     """Return the mean of every window of signals (batch, channels, length)."""
-    return _avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, count_include_pad)
+    return _avg_pool(
+        "avg_pool1d", 1, input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad=count_include_pad
+    )
 
 
 @register_function(
@@ -336,16 +413,24 @@ def avg_pool1d(
         (rng.normal(size=(2, 2, 4, 6)), 2, {}),
         (rng.normal(size=(1, 2, 5, 5)), 3, {"stride": 2, "padding": 1}),
         (rng.normal(size=(1, 1, 5, 6)), (3, 2), {"padding": (1, 0), "stride": (2, 1), "count_include_pad": False}),
+        (rng.normal(size=(1, 1, 6, 6)), 3, {"stride": 2, "padding": 1, "ceil_mode": True}),
         (rng.normal(size=(2, 4, 4)), (3, 2), {"stride": 1}),
         (rng.normal(size=(1, 1, 1, 1)), 1, {}),
         (rng.normal(size=(0, 2, 4, 4)), 2, {}),
     ],
 )
 def avg_pool2d(
-    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
 ) -> Any:
     """Return the mean of every window of images (batch, channels, height, width)."""
-    return _avg_pool("avg_pool2d", 2, input, kernel_size, stride, padding, count_include_pad)
+    return _avg_pool(
+        "avg_pool2d", 2, input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad=count_include_pad
+    )
 
 
 def _slide_over(a: Any, v: Any, mode: str) -> Any:
