@@ -63,7 +63,6 @@ VALUE_HINTS: dict[str, str] = {
     "retain_grad": "leave it out; every value on the way has its gradient after backward()",
     "cuda": _ON_CPU,
     "cpu": _ON_CPU,
-    "device": _ON_CPU,
     "is_cuda": _ON_CPU,
     "to": "values are always on the CPU; for another dtype, write v.astype(np.float32)",
     "float": "write v.astype(np.float32)",

@@ -346,6 +346,11 @@ class Value(ValueMethods, ForeignNames):
             # NumPy's functions record values, so NumPy itself is the namespace.
             return np.empty(0).__array_namespace__(api_version=api_version)
 
+    @property
+    def device(self) -> str:
+        """Where the numbers are, as the array API asks: always "cpu"."""
+        return "cpu"
+
     def _share_memory(self) -> Any:
         """Return a copy of the array of a constant, for another library; raise for a value with a gradient."""
         if not is_constant(self):
