@@ -105,4 +105,7 @@ def test_a_function_of_pytorch_that_gets_a_value_says_what_to_write(call: Callab
     with pytest.raises(NoRuleError) as caught:
         call(wg.Value(MATRIX))
 
-    assert str(caught.value) == message
+    first, *rest = str(caught.value).splitlines()
+    assert first == message
+    assert len(rest) == 1
+    assert __file__ in rest[0]

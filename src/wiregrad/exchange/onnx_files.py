@@ -337,9 +337,10 @@ class OnnxLibrary(ArrayLibrary):
         """Return whether numbers are finite."""
         return self.apply_unary("Abs", x) < math.inf
 
-    def copysign(self, a: OnnxArray, b: OnnxArray) -> OnnxArray:
+    def copysign(self, a: Any, b: Any) -> OnnxArray:
         """Return the size of a with the sign of b."""
-        y: OnnxArray = super().copysign(a, b)
+        like = a if isinstance(a, OnnxArray) else b
+        y: OnnxArray = super().copysign(self.lift(a, like), self.lift(b, like))
         return y
 
     def sign(self, x: OnnxArray) -> OnnxArray:
