@@ -23,6 +23,7 @@ REFUSED = {
     "complex_square_root": "np.sqrt(x.astype(complex))",
     "masked_array_sum": "fill it first",
     "sine_and_exponential_integrals": "@wg.op(partials=lambda x, y: (np.exp(x) / x,))",
+    "detrend_and_smooth": "write scipy.ndimage.convolve1d(x, scipy.signal.savgol_coeffs(n, k), mode='nearest')",
 }
 """Snippets that end in an error of wiregrad's, each with a part of its message: the line to write instead."""
 ANALYTIC = [name for name, snippet in SNIPPETS.items() if snippet.analytic]

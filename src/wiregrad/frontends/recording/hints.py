@@ -63,6 +63,7 @@ VALUE_HINTS: dict[str, str] = {
     "retain_grad": "leave it out; every value on the way has its gradient after backward()",
     "cuda": _ON_CPU,
     "cpu": _ON_CPU,
+    "device": _ON_CPU,
     "is_cuda": _ON_CPU,
     "to": "values are always on the CPU; for another dtype, write v.astype(np.float32)",
     "float": "write v.astype(np.float32)",
@@ -217,6 +218,19 @@ class ForeignName:
 
     def __set__(self, value: object, to: object) -> Never:
         self.__get__(value, type(value))
+
+
+class ArrayNamespace:
+    """The method `__array_namespace__` of the array API, for every caller but SciPy.
+
+    SciPy treats what has it as an array of its own kind, which it writes to; without it, NumPy's functions record.
+    """
+
+    def __get__(self, value: object, owner: type) -> Callable[..., Any]:
+        if is_scipy_file(sys._getframe(1).f_code.co_filename):
+            raise AttributeError("__array_namespace__")
+        # NumPy's functions record values, so NumPy itself is the namespace.
+        return np.empty(0).__array_namespace__
 
 
 class JaxProtocol:

@@ -31,6 +31,7 @@ from wiregrad.errors import (
 )
 from wiregrad.frontends.recording.arguments import as_array, as_data
 from wiregrad.frontends.recording.hints import (
+    ArrayNamespace,
     ForeignNames,
     advise_on_conversion,
     advise_on_number,
@@ -342,14 +343,7 @@ class Value(ValueMethods, ForeignNames):
         def __dlpack_device__(self) -> tuple[int, int]:
             return np.asarray(self._data).__dlpack_device__()
 
-        def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-            # NumPy's functions record values, so NumPy itself is the namespace.
-            return np.empty(0).__array_namespace__(api_version=api_version)
-
-    @property
-    def device(self) -> str:
-        """Where the numbers are, as the array API asks: always "cpu"."""
-        return "cpu"
+        __array_namespace__ = ArrayNamespace()
 
     def _share_memory(self) -> Any:
         """Return a copy of the array of a constant, for another library; raise for a value with a gradient."""
