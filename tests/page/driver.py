@@ -277,6 +277,11 @@ class Explorer:
         assert box is not None
         return box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]
 
+    def boxes_of(self, things: Locator) -> list[tuple[float, float, float, float]]:
+        """Measure where several things stand, all at one moment: left, top, right and bottom of each."""
+        boxes = things.evaluate_all("items => items.map(item => item.getBoundingClientRect().toJSON())")
+        return [(box["left"], box["top"], box["right"], box["bottom"]) for box in boxes]
+
     def handlers(self) -> list[str]:
         """Name the attributes that hold scripts, wherever they are."""
         found: list[str] = self.page.evaluate(HANDLERS)

@@ -285,15 +285,24 @@ def test_no_label_of_the_heat_strip_is_cut(served: Opened, sound: RunRecord) -> 
         page.page.set_viewport_size({"width": width, "height": height})
         strip = page.page.get_by_role("region", name="Heat strip")
         expect(strip.locator(".ticks span").first).to_be_visible()
-        left, _, right, _ = page.box_of(strip)
-        labels = [page.box_of(label) for label in strip.locator(".ticks span, .levels span").all()]
+        labels = wait_for_labels_inside(page, strip.locator(".ticks span, .levels span"), width)
 
         assert len(labels) >= 4
-        assert all(at >= 0 and end <= width for at, _, end, _ in labels)
-        ticks = sorted(page.box_of(label) for label in strip.locator(".ticks span").all())
+        ticks = sorted(page.boxes_of(strip.locator(".ticks span")))
         assert all(one[2] <= two[0] for one, two in pairwise(ticks))
+        left, _, right, _ = page.box_of(strip)
         canvas = page.box_of(strip.locator("canvas"))
         assert canvas[2] - canvas[0] > 0.7 * (right - left)
+
+
+def wait_for_labels_inside(page: Explorer, labels: Locator, width: int) -> list[tuple[float, float, float, float]]:
+    """Wait until the page, whose window has another width now, has drawn labels inside of it; return their boxes."""
+    for _ in range(PATIENCE // 100):
+        boxes = page.boxes_of(labels)
+        if all(at >= 0 and end <= width for at, _, end, _ in boxes):
+            return boxes
+        page.page.wait_for_timeout(100)
+    pytest.fail(f"labels are outside of the window of width {width}: {boxes}")
 
 
 def test_the_board_is_wholly_visible_at_three_sizes(served: Opened, broken: RunRecord) -> None:
