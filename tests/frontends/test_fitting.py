@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import optimize
 
 import wiregrad as wg
 from wiregrad.errors import ConvergenceError, OperandError
@@ -69,7 +70,6 @@ def test_least_squares_recovers_parameters(method: str) -> None:
 
 
 def test_least_squares_equals_scipys_where_residuals_stay() -> None:
-    optimize = pytest.importorskip("scipy.optimize")
     noise = np.random.default_rng(3).normal(size=9)
     data = 2.5 * np.exp(-1.3 * TIMES) + 0.1 * noise
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import optimize
 
 import wiregrad as wg
 from wiregrad.errors import ConvergenceError, EscapeError, OperandError, ShapeError, SingularError
@@ -191,7 +192,6 @@ def test_a_first_guess_gets_no_gradient() -> None:
 
 
 def test_solvers_of_other_libraries_see_plain_numbers() -> None:
-    optimize = pytest.importorskip("scipy.optimize")
     kinds = set()
 
     def f(x: Any, a: Any) -> Any:
@@ -207,7 +207,6 @@ def test_solvers_of_other_libraries_see_plain_numbers() -> None:
 
 
 def test_own_solvers_of_fixed_points_and_minima_get_the_function_itself() -> None:
-    optimize = pytest.importorskip("scipy.optimize")
 
     def iterate(f: Any, x0: float) -> float:
         for _ in range(200):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import sparse
 
 import wiregrad as wg
 from wiregrad.errors import GradientError, OperandError
@@ -215,7 +216,6 @@ def test_a_picture_of_the_pattern_has_a_title_for_each_entry() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_columns_of_one_color_share_no_row(seed: int) -> None:
-    sparse = pytest.importorskip("scipy.sparse")
     pattern = np.random.default_rng(seed).random((15, 12)) < 0.2
     colors, count = color_columns(sparse.csr_array(pattern))
 

@@ -200,7 +200,7 @@ RECORDING_THREADS: set[int] = set()
 
 
 def wrap_always(original: Callable[..., Any], handle: CallHandler) -> Callable[..., Any]:
-    """Return a function that stands for one of NumPy's: same name, documentation and arguments."""
+    """Return a function to call instead of one of NumPy's: same name, documentation and arguments."""
 
     def stand_in(*args: Any, **kwargs: Any) -> Any:
         return handle(original, args, kwargs)

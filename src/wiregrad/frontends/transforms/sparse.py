@@ -325,7 +325,7 @@ def _mix_elements(op: Op, types: Sequence[WireType], kind: WireType) -> csr_arra
 
 
 def _find_kept_axes(op: Op, types: Sequence[WireType], kind: WireType) -> list[int]:
-    """Return the axes along which an op does not mix elements: all but those it is told, if shapes agree there."""
+    """Return the axes along which an op does not mix elements: all but those in its settings, if shapes agree there."""
     axes = op.options.get("axes", (op.options["axis"],) if "axis" in op.options else None)
     rank = len(kind.shape)
     if axes is None or any(axis >= 0 or len(each.shape) != rank for axis in axes for each in types):
