@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from wiregrad.ops.gradient_flow import fill_absent, match_shape
 from wiregrad.passes import expand_unnamed, sweep_ports
 
 from ..support.compare import ARRAY_LAYOUTS, copy_in_layout
+from ..support.memory import measure_least_growth, read_resident_bytes
 from ..support.random_programs import random_program
 from ..support.sampling import sample_some
 from ..support.threads import run_in_threads
@@ -1392,18 +1392,13 @@ def test_calls_do_not_grow(kind: str, size: int, rounds: int) -> None:
     compiled, arguments = compile_total(size)
     function = wg.compile(lambda x, w, b: np.sum(np.tanh(x * w + b)), argnums=(0, 1, 2))
     call = partial(call_with_names, compiled.value_and_grad) if kind == "circuit" else function.value_and_grad
-    for _ in range(100):
-        call(*arguments)
-    before = read_resident_bytes()
-    for _ in range(rounds):
-        call(*arguments)
+
+    def call_often() -> None:
+        for _ in range(rounds):
+            call(*arguments)
 
     # A leak of the smallest result in every call would be 80 bytes and more times the number of calls.
-    assert read_resident_bytes() - before < max(400_000, 20 * rounds)
-
-
-def read_resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    assert measure_least_growth(call_often, read_resident_bytes) < max(100_000, 20 * rounds)
 
 
 def pick_elements(s: Any, p: Any) -> Any:

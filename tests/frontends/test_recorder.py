@@ -35,6 +35,7 @@ from wiregrad.ops import Elementwise
 from wiregrad.settings import RECORDER_C, RECORDER_PYTHON, RECORDER_VARIABLE
 
 from ..support.limits import PATIENCE
+from ..support.memory import measure_traced_growth
 from ..support.recorder_programs import BINARY, ODD_NUMBERS, UNARY
 
 ROOT = Path(__file__).parents[2]
@@ -427,21 +428,16 @@ def use_many_ways(value: Any) -> None:
     assert leaf.grad is not None
 
 
-@pytest.mark.parametrize("rounds", [800, pytest.param(200_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("rounds", [250, pytest.param(50_000, marks=pytest.mark.full)])
 def test_no_memory_is_lost_on_any_path(rounds: int) -> None:
     start = wg.Value(0.5)
-    for _ in range(300):
-        use_many_ways(start * 1.0)
-    gc.collect()
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    for _ in range(rounds):
-        use_many_ways(start * 1.0)
-    gc.collect()
-    grown = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
 
-    assert grown < min(100 * rounds, 200_000)
+    def use_often() -> None:
+        for _ in range(rounds):
+            use_many_ways(start * 1.0)
+        gc.collect()
+
+    assert measure_traced_growth(use_often) < min(100 * rounds, 200_000)
 
 
 def test_an_interrupt_leaves_a_recording_that_goes_on() -> None:
@@ -682,15 +678,10 @@ def test_a_nested_sweep_leaves_no_memory_behind() -> None:
         return x
 
     second = wg.grad(wg.grad(f))
-    for _ in range(20):
-        second(0.3)
-    gc.collect()
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    for _ in range(50):
-        second(0.3)
-    gc.collect()
-    grown = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
 
-    assert grown < 50_000
+    def differentiate_often() -> None:
+        for _ in range(50):
+            second(0.3)
+        gc.collect()
+
+    assert measure_traced_growth(differentiate_often) < 50_000

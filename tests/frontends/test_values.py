@@ -6,7 +6,6 @@ import copy
 import gc
 import pickle
 import threading
-import tracemalloc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,6 +18,7 @@ from wiregrad.errors import EscapeError, GradientError, MutationError, NoRuleErr
 from wiregrad.frontends.recording.tape import MAX_TAPE_ROWS, STRIDE
 
 from ..support.limits import PATIENCE, wait_for_thread
+from ..support.memory import measure_traced_growth
 from ..support.sampling import choose_count
 
 
@@ -303,19 +303,16 @@ def test_a_training_loop_does_not_grow() -> None:
     gc.disable()
     try:
         weights = [wg.Value(0.1 * k) for k in range(20)]
-        for _ in range(50):
-            mlp_step(weights)
-        tracemalloc.start()
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(1000):
-            loss = mlp_step(weights)
-        del loss
-        grown = tracemalloc.get_traced_memory()[0] - before
-        tracemalloc.stop()
+
+        def train() -> None:
+            for _ in range(300):
+                mlp_step(weights)
+
+        grown = measure_traced_growth(train)
     finally:
         gc.enable()
 
-    assert grown < 100_000
+    assert grown < 30_000
 
 
 def test_a_loop_without_backward_does_not_grow_for_ever() -> None:

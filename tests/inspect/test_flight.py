@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pickle
 import re
-import tracemalloc
 from collections import namedtuple
 from itertools import pairwise
 from typing import Any
@@ -25,6 +24,7 @@ from wiregrad.inspect.flight_recorder.training_steps import (
     flatten_leaves,
 )
 
+from ..support.memory import WINDOWS, measure_traced_growth
 from ..support.sampling import choose_count
 from .test_flow import HOSTILE, check_svg, elements, texts
 
@@ -87,21 +87,13 @@ def test_memory_does_not_grow_with_the_number_of_steps() -> None:
     flight = Flight(capacity=50)
     params = {"a": np.ones(10), "b": np.ones(5)}
 
-    def steps(count: int) -> None:
-        for _ in range(count):
+    def make_steps() -> None:
+        for _ in range(800):
             flight.step(1.0, params, params)
 
-    tracemalloc.start()
-    # Long enough that what NumPy and Python keep for later is full.
-    steps(1600)
-    before, _ = tracemalloc.get_traced_memory()
-    steps(1600)
-    after, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-
-    assert flight.steps == 3200
+    assert measure_traced_growth(make_steps) < 5_000
+    assert flight.steps == 800 * WINDOWS
     assert len(flight) <= 50
-    assert after - before < 5_000
 
 
 def test_many_groups_get_fewer_records_rather_than_more_memory() -> None:
