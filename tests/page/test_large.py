@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import Locator, expect
 
 from wiregrad.backends import RunRecord
 from wiregrad.explorer import page_data
@@ -21,8 +21,8 @@ from wiregrad.explorer.page_data import ExplorerSession
 from wiregrad.ops.gradient_flow import fill_absent
 
 from ..support.sampling import choose_count, sample_one
-from .conftest import Opener
-from .driver import PATIENCE, ROOT, WIDE, Explorer, Watched, to_ascii_minus
+from .conftest import Opener, SharedTab
+from .driver import PATIENCE, ROOT, WIDE, Explorer, to_ascii_minus
 
 sys.path.insert(0, str(ROOT / "examples"))
 import explore_networks
@@ -70,30 +70,26 @@ class Opened:
     The session of a run is shared, because none of these tests changes what a session shows.
     """
 
-    def __init__(self, browser: Browser, sessions: dict[int, ExplorerSession]) -> None:
-        self._browser = browser
+    def __init__(self, tab: SharedTab, sessions: dict[int, ExplorerSession]) -> None:
+        self._tab = tab
         self._sessions = sessions
-        self._pages: list[tuple[ExplorerServer, Explorer]] = []
+        self._servers: list[ExplorerServer] = []
 
     def __call__(self, run: RunRecord, size: tuple[int, int] = WIDE) -> Explorer:
         if id(run) not in self._sessions:
             self._sessions[id(run)] = ExplorerSession(run.circuit, run, source=True)
         serving = ExplorerServer(self._sessions[id(run)])
         serving.start()
-        watched = Watched(allowed=serving.guard.origin)
-        context = self._browser.new_context(viewport={"width": size[0], "height": size[1]})
-        context.set_default_timeout(PATIENCE)
-        watched.attach(context)
-        page = Explorer(context.new_page(), watched)
-        self._pages.append((serving, page))
-        return page.open(serving.url)
+        self._servers.append(serving)
+        return self._tab.prepare(serving.guard.origin, size).open(serving.url)
 
     def close(self) -> list[str]:
         """Close everything and return what went wrong."""
-        for serving, page in self._pages:
-            page.page.context.close()
+        errors = [*self._tab.watched.errors, *self._tab.watched.foreign]
+        self._tab.leave()
+        for serving in self._servers:
             serving.stop()
-        return [text for _, page in self._pages for text in (*page.watched.errors, *page.watched.foreign)]
+        return errors
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +99,8 @@ def sessions() -> dict[int, ExplorerSession]:
 
 
 @pytest.fixture
-def served(browser: Browser, sessions: dict[int, ExplorerSession]) -> Iterator[Opened]:
-    opened = Opened(browser, sessions)
+def served(served_tab: SharedTab, sessions: dict[int, ExplorerSession]) -> Iterator[Opened]:
+    opened = Opened(served_tab, sessions)
     yield opened
 
     assert opened.close() == []
