@@ -67,6 +67,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Keep what collecting has made out of garbage collections, which some tests ask for again and again."""
+    keep_out_of_collections()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Keep what the tests of a file leave behind, such as loaded modules and caches, out of garbage collections too."""
+    if nextitem is not None and nextitem.path != item.path:
+        keep_out_of_collections()
+
+
+def keep_out_of_collections() -> None:
+    """Collect what is garbage, and let later collections pass over everything else."""
     gc.collect()
     gc.freeze()
 
