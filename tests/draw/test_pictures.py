@@ -43,6 +43,7 @@ from wiregrad.errors import CircuitError, InputError
 from wiregrad.ir import Place
 
 from ..support.random_circuits import check_random_circuits, random_circuit, random_point
+from ..support.sampling import choose_count
 
 EXAMPLES = {
     "expression": (
@@ -382,7 +383,7 @@ def test_random_runs_can_be_drawn_in_every_format() -> None:
         assert to_mermaid(circuit, run, depth=0)
         assert to_unicode(circuit, run, ascii=True).isascii()
 
-    check_random_circuits(check, count=40, nodes=25)
+    check_random_circuits(check, count=choose_count(15, 40), nodes=25)
 
 
 # Groups
