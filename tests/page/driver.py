@@ -108,6 +108,15 @@ class Explorer:
         self.page.locator("[role=graphics-document], .learn").first.wait_for()
         return self
 
+    def settle(self) -> None:
+        """Wait until nothing moves and the picture is fitted to its frame."""
+        self.page.evaluate(SETTLED)
+
+    def resize(self, width: int, height: int) -> None:
+        """Give the window another size, and wait until the page is drawn for it."""
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.settle()
+
     @property
     def picture(self) -> Locator:
         """The drawing of the circuit."""
@@ -291,7 +300,7 @@ class Explorer:
         """Ask the accessibility checker about the page once nothing moves: colours in between have less contrast."""
         if not self.page.evaluate("'axe' in window"):
             self.page.evaluate(AXE.read_text("utf8"))
-        self.page.evaluate(SETTLED)
+        self.settle()
         found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
         return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
 

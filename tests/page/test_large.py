@@ -210,17 +210,29 @@ def test_a_large_network_opens_as_calls_with_progress_and_counts(served: Opened,
     assert np.isclose(float(told.split("‖g‖")[1]), gradient_norm(sound, "cell"), rtol=1e-3)
 
 
+def read_board(page: Explorer) -> tuple[int, list[str]]:
+    """Return the number of boxes on the board and the titles of its groups."""
+    return page.picture.locator(".item").count(), titles(page)
+
+
+def wait_for_another_board(page: Explorer, before: tuple[int, list[str]]) -> None:
+    """Wait until the board shows something else."""
+    for _ in range(PATIENCE // 100):
+        if read_board(page) != before:
+            return
+        page.page.wait_for_timeout(100)
+    pytest.fail(f"the board still shows {before}")
+
+
 def test_every_group_of_a_large_network_opens_and_closes(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
     while not page.picture.locator(".frame").count():
         groups = page.picture.locator(".item.group")
         opened = groups if groups.count() else page.picture.locator(".item.range")
-        before = len(page.picture.locator(".item").all()), titles(page)
+        before = read_board(page)
         opened.last.click()
-        page.page.wait_for_timeout(100)
+        wait_for_another_board(page, before)
         expect(page.page.get_by_role("main")).to_have_attribute("aria-busy", "false")
-
-        assert (len(page.picture.locator(".item").all()), titles(page)) != before
     assert page.picture.locator(".item.node").count() > 1
     page.picture.get_by_role("button", name=re.compile("^Close")).first.click()
     expect(page.picture.get_by_role("button", name=re.compile("^Close"))).to_have_count(0)
@@ -278,7 +290,7 @@ def test_a_pass_stops_at_the_first_number_that_is_not_finite(served: Opened, bro
 def test_no_label_of_the_heat_strip_is_cut(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
     for width, height in ((1440, 900), (1024, 768), (390, 844)):
-        page.page.set_viewport_size({"width": width, "height": height})
+        page.resize(width, height)
         strip = page.page.get_by_role("region", name="Heat strip")
         expect(strip.locator(".ticks span").first).to_be_visible()
         labels = wait_for_labels_inside(page, strip.locator(".ticks span, .levels span"), width)
@@ -304,8 +316,7 @@ def wait_for_labels_inside(page: Explorer, labels: Locator, width: int) -> list[
 def test_the_board_is_wholly_visible_at_three_sizes(served: Opened, broken: RunRecord) -> None:
     page = served(broken)
     for width, height in ((1440, 900), (1024, 768), (390, 844)):
-        page.page.set_viewport_size({"width": width, "height": height})
-        page.page.wait_for_timeout(150)
+        page.resize(width, height)
         left, top, right, bottom = page.box_of(page.picture)
         for item in page.picture.locator(".item .card").all():
             at = page.box_of(item)

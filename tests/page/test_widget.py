@@ -339,7 +339,7 @@ def test_a_cell_looks_by_its_own_size_and_not_by_that_of_the_window(opened: Open
     seen = {}
     for width in (1000, 640, 390):
         notebook.page.evaluate("width => document.getElementById('cell0').style.width = `${width}px`", width)
-        notebook.page.wait_for_timeout(100)
+        cell.settle()
         cell.node("f").click()
         boxes = [cell.box_of(part) for part in (".topbar", ".drawing", ".stepper", ".sheet")]
         seen[width] = [app.bounding_box()["height"], boxes[3][0] >= boxes[1][2] - 1]  # type: ignore[index]
