@@ -23,6 +23,7 @@ from wiregrad.ops import Elementwise
 
 from ..support.broken import CORPUS
 from ..support.op_checks import exact_function
+from ..support.sampling import sample_pairs
 
 SMALL = WireType(np.dtype("float32"))
 DIGITS = 80
@@ -247,8 +248,7 @@ NASTY: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]] = 
 }
 
 
-@pytest.mark.parametrize("name", NASTY)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("name", "dtype"), sample_pairs(NASTY, [np.float32, np.float64]))
 def test_the_estimate_is_never_below_a_tenth_of_the_truth(name: str, dtype: Any) -> None:
     f, small, large = NASTY[name]
     with np.errstate(over="ignore"):
