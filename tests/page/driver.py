@@ -127,9 +127,10 @@ class Explorer:
         return self.page.get_by_role("button", name=name, exact=True)
 
     def step(self, times: int = 1) -> None:
-        """Press Step."""
-        for _ in range(times):
-            self.button("Step ▶").click()
+        """Press Step: once with the mouse, and then with the keyboard, which takes half the time."""
+        button = self.button("Step ▶")
+        for k in range(times):
+            button.press("Enter") if k else button.click()
 
     @property
     def phase(self) -> str:
