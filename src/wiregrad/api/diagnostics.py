@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wiregrad.api.circuits import Circuit, Run
+from wiregrad.api import Circuit, Run
 from wiregrad.api.values import Value, trace_with_inputs
 from wiregrad.api.values import run as run_function
 from wiregrad.backends import RunRecord, interpreter
