@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, CDPSession, Page, ViewportSize, sync_pl
 import wiregrad as wg
 from benchmarks.layout import REACH, circuit
 from benchmarks.measure import Report, Table, milliseconds
-from wiregrad.cli.explore import PRESETS
+from wiregrad.cli.page_commands import PRESETS
 from wiregrad.explorer.html_page import read_static_file
 from wiregrad.explorer.local_server import ExplorerServer
 from wiregrad.explorer.page_data import ExplorerSession

@@ -19,7 +19,7 @@ import wiregrad as wg
 from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
 from wiregrad.cli.command_base import parse_target
-from wiregrad.cli.explore import PRESETS, run_target
+from wiregrad.cli.page_commands import PRESETS, run_target
 from wiregrad.draw import build_picture
 from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, InputError
 from wiregrad.explorer import html_page

@@ -14,7 +14,7 @@ import pytest
 from traitlets import TraitError
 
 import wiregrad as wg
-from wiregrad.draw.render.text import HTML_TYPE, MAX_OUTPUT_BYTES, SVG_TYPE, TEXT_TYPE
+from wiregrad.draw.text import HTML_TYPE, MAX_OUTPUT_BYTES, SVG_TYPE, TEXT_TYPE
 from wiregrad.errors import InputError
 from wiregrad.explorer import widget as module
 from wiregrad.explorer.html_page import read_static_file

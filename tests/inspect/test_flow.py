@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wiregrad as wg
-from wiregrad.draw.layout.labels import count_columns
+from wiregrad.draw.layout.boxes import count_columns
 from wiregrad.draw.palette import THEMES, contrast_ratio
 from wiregrad.draw.plots import (
     CURVE_COLOURS,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.cli.explore import PRESETS
+from wiregrad.cli.page_commands import PRESETS
 from wiregrad.explorer.html_page import render_page, to_html
 from wiregrad.explorer.page_data import build_page_data
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.cli.explore import PRESETS
+from wiregrad.cli.page_commands import PRESETS
 from wiregrad.explorer.html_page import to_html
 
 from ..support.sampling import mark_full, sample_one

@@ -25,11 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.boxes import Box, NodeMasks, PictureLink
+from wiregrad.draw.layout.boxes import Box, NodeMasks, PictureLink, Reading, ReadingState, count_nonfinite, read_value
 from wiregrad.draw.layout.figure import place_picture
-from wiregrad.draw.layout.grouping import MAX_BOXES, list_group_paths
-from wiregrad.draw.layout.labels import Reading, ReadingState, count_nonfinite, read_value
-from wiregrad.draw.layout.picture import MAX_SOURCE_COLUMNS, FlowSizes, build_picture
+from wiregrad.draw.layout.picture import MAX_BOXES, MAX_SOURCE_COLUMNS, FlowSizes, build_picture, list_group_paths
 from wiregrad.errors import InputError, short_repr
 from wiregrad.explorer import json_encoding
 from wiregrad.explorer.find_language import NodeMask, match_query, split_into_ranges

@@ -23,10 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.boxes import NodeMasks, write_caption
-from wiregrad.draw.layout.grouping import find_wires
-from wiregrad.draw.layout.labels import Reading, read_value
-from wiregrad.draw.layout.picture import FlowSizes
+from wiregrad.draw.layout.boxes import NodeMasks, Reading, read_value, write_caption
+from wiregrad.draw.layout.picture import FlowSizes, find_wires
 from wiregrad.errors import InputError, short_repr
 from wiregrad.explorer import json_encoding
 from wiregrad.explorer.find_language import split_into_ranges

@@ -17,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.labels import escape_unprintable
+from wiregrad.draw.layout.boxes import escape_unprintable
 from wiregrad.errors import FileAccessError, FileFormatError
 from wiregrad.explorer.page_data import build_file_data
 from wiregrad.ir import CircuitGraph

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.backends.interpreter import euclidean_norm
-from wiregrad.draw.layout.boxes import NodeMasks
-from wiregrad.draw.layout.labels import read_value
+from wiregrad.draw.layout.boxes import NodeMasks, read_value
 from wiregrad.draw.layout.picture import MAX_SOURCE_COLUMNS, collect_captions
 from wiregrad.dtypes import JsonValue, WireType, format_short
 from wiregrad.inspect.report import format_operand

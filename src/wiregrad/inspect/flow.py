@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.labels import clip_distinctly, count_columns, escape_unprintable, format_nonfinite
+from wiregrad.draw.layout.boxes import clip_distinctly, count_columns, escape_unprintable, format_nonfinite
 from wiregrad.draw.plots import BarRow, HistogramColumn, draw_bars, draw_histogram, format_power
 from wiregrad.dtypes import NO_GRADIENT, count_with_noun, format_brief_number
 from wiregrad.errors import InputError, short_repr

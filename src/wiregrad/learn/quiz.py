@@ -20,11 +20,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from wiregrad.draw.layout.boxes import Picture
-from wiregrad.draw.layout.labels import Reading, read_value
+from wiregrad.draw.layout.boxes import Picture, Reading, read_value
 from wiregrad.draw.layout.picture import build_picture
-from wiregrad.draw.render.svg import draw_svg
-from wiregrad.draw.render.text import HTML_TYPE, TEXT_TYPE
+from wiregrad.draw.svg import draw_svg
+from wiregrad.draw.text import HTML_TYPE, TEXT_TYPE
 from wiregrad.errors import InputError, NoQuestionError, short_repr, suggest_name
 from wiregrad.frontends import parse_formula
 from wiregrad.inspect.report import Report
