@@ -855,7 +855,7 @@ def test_what_is_on_show_can_be_kept_as_a_file(client: Browser) -> None:
 
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wiregrad.explorer.html_page.read_inline_file", lambda name: "")
+    monkeypatch.setattr("wiregrad.explorer.page_data.read_inline_file", lambda name: "")
 
 
 @pytest.mark.usefixtures("inline")

@@ -10,7 +10,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.cli.page_commands import PRESETS
-from wiregrad.explorer.html_page import to_html
+from wiregrad.explorer.page_data import to_html
 
 from .conftest import Opener
 from .driver import NONE, Explorer

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from wiregrad.backends import compiled
     from wiregrad.backends.compiled import Compiled
     from wiregrad.exchange import framework_export, onnx_files
-    from wiregrad.explorer import html_page, local_server, page_data, widget
+    from wiregrad.explorer import local_server, page_data, widget
     from wiregrad.frontends.recording.value import Value
     from wiregrad.inspect.blame import Blame
     from wiregrad.inspect.diff import Difference
@@ -73,9 +73,8 @@ else:
     compiled = load_module_lazily("wiregrad.backends.compiled")
     framework_export = load_module_lazily("wiregrad.exchange.framework_export")
     onnx_files = load_module_lazily("wiregrad.exchange.onnx_files")
-    html_page = load_module_lazily("wiregrad.explorer.html_page")
-    local_server = load_module_lazily("wiregrad.explorer.local_server")
     page_data = load_module_lazily("wiregrad.explorer.page_data")
+    local_server = load_module_lazily("wiregrad.explorer.local_server")
     files = load_module_lazily("wiregrad.files")
     widget = load_module_lazily("wiregrad.explorer.widget")
 
@@ -143,7 +142,7 @@ class Drawable:
         >>> circuit("y = tanh(x)").run(x=1).to_html().startswith("<!doctype html>")
         True
         """
-        text = html_page.to_html(*self._circuit_and_run, title, source=source)
+        text = page_data.to_html(*self._circuit_and_run, title, source=source)
         if path is not None:
             files.replace_file(path, [memoryview(text.encode())])
         return text

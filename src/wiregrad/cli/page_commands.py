@@ -60,20 +60,18 @@ from wiregrad.learn.teaching import (
 
 if TYPE_CHECKING:
     from wiregrad.api import diagnostics
-    from wiregrad.explorer import html_page, local_server, page_data
+    from wiregrad.explorer import local_server, page_data
     from wiregrad.inspect import flight_recorder
     from wiregrad.learn import lessons
 else:
     # A file needs no server, and the server builds its own page.
-    html_page = load_module_lazily("wiregrad.explorer.html_page")
-    local_server = load_module_lazily("wiregrad.explorer.local_server")
     page_data = load_module_lazily("wiregrad.explorer.page_data")
+    local_server = load_module_lazily("wiregrad.explorer.local_server")
     # Most targets are no saved trainings.
     diagnostics = load_module_lazily("wiregrad.api.diagnostics")
     flight_recorder = load_module_lazily("wiregrad.inspect.flight_recorder")
     # A quiz needs neither the page nor a server.
     lessons = load_module_lazily("wiregrad.learn.lessons")
-    local_server = load_module_lazily("wiregrad.explorer.local_server")
 
 
 class Preset(NamedTuple):
@@ -215,7 +213,7 @@ def _save_page(output: str, circuit: Circuit, run: Run, source: bool, formula: s
     data = page_data.build_file_data(circuit, run, source=source, formula=formula)
     if "note" in data:
         click.echo(f"note: {data['note']}", err=True)
-    write_output(output, encode_lines(html_page.render_page(data, circuit.name)))
+    write_output(output, encode_lines(page_data.render_page(data, circuit.name)))
 
 
 explore_command = click.Command(
