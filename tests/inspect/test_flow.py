@@ -28,7 +28,7 @@ from wiregrad.draw.plots import (
 )
 from wiregrad.errors import InputError, UnknownNameError
 from wiregrad.inspect.flow import BLOCK_SIZE, MAX_BINS_PER_SIGN, flow, histogram, join_tallies, tally_numbers
-from wiregrad.inspect.run_index import RunIndex
+from wiregrad.inspect.report import RunIndex
 
 from ..support.random_circuits import random_circuit, random_point
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from wiregrad.inspect.kinks import Kinks
     from wiregrad.inspect.paths import Branches, Paths
     from wiregrad.inspect.receipt import Receipt
+    from wiregrad.inspect.report import RunStep
     from wiregrad.inspect.rounding import Rounding
-    from wiregrad.inspect.steps import RunStep
 
     class PictureOptions(TypedDict, total=False):
         """What is drawn (see `wiregrad.draw.build_picture`)."""
@@ -188,7 +188,7 @@ class Run(BareRun, Drawable):
         >>> print([*circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10).steps()][-2])
         f = e * c sends 10 to e and -1 to c
         """
-        return inspect.steps.steps(self)
+        return inspect.report.steps(self)
 
     def blame(self) -> Blame:
         """Find the op that first produced a non-finite number, forward or backward: its factors, its line, advice.

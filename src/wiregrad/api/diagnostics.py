@@ -24,8 +24,7 @@ from wiregrad.errors import CheckError, InputError, WiregradError, short_repr
 from wiregrad.frontends.recording.anomaly import anomaly
 from wiregrad.inspect.blame import Blame
 from wiregrad.inspect.blame import blame as blame_of
-from wiregrad.inspect.check import check_gradients
-from wiregrad.inspect.check.end_to_end import GradientCheck
+from wiregrad.inspect.check import GradientCheck, check_gradients
 from wiregrad.inspect.explain import Explanation, explain_value
 from wiregrad.inspect.flight_recorder import Event, Flight, Snapshot, copy_step
 from wiregrad.lazy import load_module_lazily

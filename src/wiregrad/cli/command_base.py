@@ -296,7 +296,7 @@ if TYPE_CHECKING:
     from wiregrad.api import diagnostics, values
     from wiregrad.inspect import check
     from wiregrad.inspect.blame import Blame
-    from wiregrad.inspect.check.end_to_end import GradientCheck
+    from wiregrad.inspect.check import GradientCheck
 else:
     # A formula needs no tracing.
     check = load_module_lazily("wiregrad.inspect.check")

@@ -40,8 +40,7 @@ from wiregrad.explorer.group_board import (
 from wiregrad.explorer.json_encoding import encode_node, encode_wire
 from wiregrad.inspect.explain import explain
 from wiregrad.inspect.paths import paths
-from wiregrad.inspect.report import Report
-from wiregrad.inspect.steps import steps_of_node
+from wiregrad.inspect.report import Report, steps_of_node
 from wiregrad.ir import CircuitGraph
 from wiregrad.ir.columns import NameTable, NodeLabels, OpSettings
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE

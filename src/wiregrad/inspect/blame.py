@@ -22,8 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.dtypes import format_brief_number, to_python_number
-from wiregrad.inspect.report import Report, format_node_place, join_with_and
-from wiregrad.inspect.run_index import GradientFlow, RunIndex
+from wiregrad.inspect.report import GradientFlow, Report, RunIndex, format_node_place, join_with_and
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, Place, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.advice import Fault, Surroundings, backward_fault, find_advice, forward_fault, is_nan, is_nonfinite

@@ -23,8 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from wiregrad.backends import RunRecord
 from wiregrad.dtypes import as_float, count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, short_repr
-from wiregrad.inspect.report import Report, describe_node, format_capped_list, format_place
-from wiregrad.inspect.run_index import GradientFlow, RunIndex
+from wiregrad.inspect.report import GradientFlow, Report, RunIndex, describe_node, format_capped_list, format_place
 from wiregrad.ir import Node, Op, Pattern, Place, Row
 from wiregrad.ir.columns import join_first_names
 from wiregrad.ir.types_and_kinks import Convention, decode_mode, switch_convention

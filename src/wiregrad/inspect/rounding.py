@@ -34,14 +34,16 @@ from wiregrad.backends.interpreter import (
 from wiregrad.dtypes import count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, WiregradError, short_repr
 from wiregrad.inspect.report import (
+    GradientFlow,
+    Numbers,
     Report,
+    RunIndex,
     describe_node,
     format_capped_list,
     format_node_place,
     format_operand,
     format_place,
 )
-from wiregrad.inspect.run_index import GradientFlow, Numbers, RunIndex
 from wiregrad.ir import CONSTANT, CircuitGraph, Node, Op, Pattern, Place, Row
 from wiregrad.ir.columns import join_first_names
 from wiregrad.ops import Elementwise
