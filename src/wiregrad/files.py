@@ -55,6 +55,7 @@ from wiregrad.errors import (
 )
 from wiregrad.ir import CircuitGraph
 from wiregrad.ir.builder import CircuitRecording
+from wiregrad.ir.circuit import bind_untrusted, check_node_count, verify
 from wiregrad.ir.columns import Certificate, Place, Row, check_name
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.strict_json import (
@@ -79,7 +80,6 @@ from wiregrad.ir.types_and_kinks import (
     type_of_constant,
     write_mode,
 )
-from wiregrad.ir.verifier import bind_untrusted, check_node_count, verify
 
 FORMAT_NAME = "wiregrad-circuit"
 FORMAT_VERSION = 1

@@ -37,7 +37,7 @@ from wiregrad.errors import (
     suggest_name,
 )
 from wiregrad.ir.builder import GraphBuilder, Port, sort_topologically
-from wiregrad.ir.circuit import CircuitGraph
+from wiregrad.ir.circuit import MAX_NODES, CircuitGraph, bind_untrusted, check_node_count
 from wiregrad.ir.columns import Certificate, Place, Row, automatic_name, check_name, is_automatic_name, normalize_name
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.strict_json import (
@@ -54,7 +54,6 @@ from wiregrad.ir.strict_json import (
     write_outcome,
 )
 from wiregrad.ir.types_and_kinks import DERIVE_MODE, derive_usual_modes, parse_mode, type_of_constant, write_mode
-from wiregrad.ir.verifier import MAX_NODES, bind_untrusted, check_node_count
 
 _SHAPE_OR_COMMA = re.compile(r"\[[^\]]*+\]?|,")
 """The brackets of a shape, with the commas in them, or a comma by itself."""

@@ -19,7 +19,7 @@ from wiregrad import settings
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, DomainError, OperandError, short_repr, suggest_name
 from wiregrad.ir.op import CONSTANT, INPUT, INPUT_CODE, TABLE, Op
-from wiregrad.ir.scoped_settings import ScopedSetting
+from wiregrad.settings import ScopedSetting
 
 DERIVE_MODE = -1
 """In a column of modes: the default mode of the node's op."""

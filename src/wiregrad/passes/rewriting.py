@@ -40,6 +40,7 @@ from wiregrad.ir import (
     Row,
     certificates,
 )
+from wiregrad.ir.circuit import MAX_NODES
 from wiregrad.ir.columns import CircuitColumns, NameTable, NodeLabels
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 from wiregrad.ir.types_and_kinks import (
@@ -52,7 +53,6 @@ from wiregrad.ir.types_and_kinks import (
     switch_convention,
     type_of_constant,
 )
-from wiregrad.ir.verifier import MAX_NODES
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
 

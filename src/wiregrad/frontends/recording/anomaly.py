@@ -24,9 +24,9 @@ from wiregrad.frontends.recording.session import (
 from wiregrad.frontends.recording.tape import LITERAL, STATE, STRIDE, WATCHES, DroppedArray, Tape
 from wiregrad.frontends.recording.user_code import user_place
 from wiregrad.ir import INPUT, Op, Place, Row
-from wiregrad.ir.scoped_settings import SettingBlock
 from wiregrad.ops.advice import Fault, Surroundings, backward_fault, find_advice, forward_fault, is_nan, is_nonfinite
 from wiregrad.passes import sweep_backward
+from wiregrad.settings import SettingBlock
 
 
 def anomaly(*, infinite: bool = True) -> SettingBlock[Any]:
