@@ -18,8 +18,7 @@ from wiregrad.dtypes import BOOL, WIRE_DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
 from wiregrad.ir import TABLE, Advice, GraphBuilder, Op, Pattern, Port
 from wiregrad.ir.types_and_kinks import MAX_LITERAL_SLOTS, Convention, decode_mode, encode_mode
-from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, conjugate_flow, is_nowhere, multiply_flows, only
-from wiregrad.ops.large_arrays import has_nan
+from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, conjugate_flow, has_nan, is_nowhere, multiply_flows, only
 
 KinkSlope = float | Callable[..., Any] | None
 """A number, a rule `(*inputs, output) -> slope`, or None if the gradient is absent."""

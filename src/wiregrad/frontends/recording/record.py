@@ -74,7 +74,7 @@ from wiregrad.ir.columns import is_group_label
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, Convention, find_convention
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import LinearOp
-from wiregrad.ops.functions.joining import join_items
+from wiregrad.ops.functions.elements import join_items
 from wiregrad.ops.gradient_flow import is_complex
 from wiregrad.ops.shape_records import broadcast_array, convert_plain
 from wiregrad.settings import SettingBlock
