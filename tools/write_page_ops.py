@@ -41,8 +41,7 @@ from wiregrad.frontends.formula import (
     SIGN_SPELLINGS,
 )
 from wiregrad.ir import TABLE, GraphBuilder, Level, Pattern, Port
-from wiregrad.ir.columns import MAX_NAME_LENGTH
-from wiregrad.ir.types_and_kinks import Convention, encode_mode
+from wiregrad.ir.columns import MAX_NAME_LENGTH, Convention, encode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.ops.c_expressions import is_condition, parse_c_text
 from wiregrad.ops.elementwise import Kink

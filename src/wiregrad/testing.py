@@ -29,7 +29,7 @@ from wiregrad.inspect.report import Report
 from wiregrad.inspect.wire_rules import inner_product
 from wiregrad.ir import TABLE, Op, Pattern
 from wiregrad.ir.circuit import count_without_commas
-from wiregrad.ir.types_and_kinks import type_of_constant
+from wiregrad.ir.columns import type_of_constant
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, Blocking
 from wiregrad.ops.gradient_flow import fill_absent

@@ -14,7 +14,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.frontends.recording.tape import GROUPS, PAUSES, STATE, RecordingBlock, Tape
-from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS
+from wiregrad.ir.columns import CHOSEN_CONVENTIONS
 from wiregrad.settings import SettingBlock
 
 from ..support.limits import wait_for_thread

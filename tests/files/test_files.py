@@ -27,8 +27,8 @@ from wiregrad.dtypes import DTYPES, FLOAT, WireType
 from wiregrad.errors import FileAccessError, FileFormatError, TextError
 from wiregrad.files import load, parse_json, save, write_json
 from wiregrad.ir import TABLE, Certificate, CircuitRecording, Place, strict_json
+from wiregrad.ir.columns import Convention, encode_mode
 from wiregrad.ir.strict_json import write_elements
-from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops.array_ops import ArrayOp, _infer_from_shortened, _stand_in
 
 from ..support.limits import PATIENCE

@@ -33,7 +33,7 @@ from wiregrad.draw.layout.boxes import (
 from wiregrad.draw.layout.figure import build_group_frames
 from wiregrad.draw.layout.picture import list_group_paths
 from wiregrad.draw.layout.placement import BoxShape, LayoutMetrics, WireJoint, compute_layout
-from wiregrad.explorer.json_encoding import summarize_array
+from wiregrad.explorer import summarize_array
 from wiregrad.explorer.page_data import encode_circuit
 from wiregrad.ir import CircuitGraph
 

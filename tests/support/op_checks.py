@@ -13,7 +13,7 @@ import numpy as np
 
 from wiregrad.api import Builder, Circuit
 from wiregrad.ir import Pattern
-from wiregrad.ir.types_and_kinks import Convention, encode_mode
+from wiregrad.ir.columns import Convention, encode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.ops.elementwise import SAMPLE_NUMBERS, Kink, SamplePoint
 

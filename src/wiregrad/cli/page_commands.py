@@ -39,9 +39,9 @@ from wiregrad.errors import NoQuestionError, WiregradError, suggest_name
 from wiregrad.frontends import parse_formula
 from wiregrad.ir.columns import normalize_name
 from wiregrad.lazy import load_module_lazily
-from wiregrad.learn.answers import Verdict
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import QuestionSource, Quiz, judge_answer
+from wiregrad.learn.quiz_run import Verdict
 from wiregrad.learn.teaching import (
     PAGE_KINDS,
     QuestionSet,

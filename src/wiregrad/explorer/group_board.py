@@ -26,7 +26,7 @@ from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.boxes import NodeMasks, Reading, read_value, write_caption
 from wiregrad.draw.layout.picture import FlowSizes, find_wires
 from wiregrad.errors import InputError, short_repr
-from wiregrad.explorer import json_encoding
+from wiregrad.explorer import encode_number
 from wiregrad.explorer.find_language import split_into_ranges
 from wiregrad.ir import CircuitGraph, Node, join_first_names
 from wiregrad.ops.gradient_flow import fill_absent
@@ -447,7 +447,7 @@ class _BoardDrawing:
                 "count": len(nodes),
                 "ranges": ranges,
                 "exact": exact,
-                "largest": json_encoding.encode_number(float(builder.gradients.norms[nodes].max(initial=0.0))),
+                "largest": encode_number(float(builder.gradients.norms[nodes].max(initial=0.0))),
                 "bad": [_first_bad(builder.values, nodes, 0), _first_bad(builder.gradients, nodes, -1)],
             }
         )
@@ -484,7 +484,7 @@ def _first_bad(sizes: FlowSizes, nodes: NodeIndices, which: int) -> int:
 
 
 def _encode_reading(reading: Reading) -> dict[str, Any]:
-    return {"text": reading.text, "size": json_encoding.encode_number(reading.size), "state": reading.state.value}
+    return {"text": reading.text, "size": encode_number(reading.size), "state": reading.state.value}
 
 
 HEAT_COLUMNS = 240

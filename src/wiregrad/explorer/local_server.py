@@ -39,7 +39,7 @@ import numpy as np
 
 from wiregrad.backends import RunRecord
 from wiregrad.errors import FileAccessError, InputError, WiregradError, require_package, short_repr
-from wiregrad.explorer import json_encoding
+from wiregrad.explorer import PAGE_SCHEMA, encode_number
 from wiregrad.explorer.page_data import (
     DRAWERS_SCRIPT_FILE,
     LARGE_SCRIPT_FILE,
@@ -725,7 +725,7 @@ def _encode_event(event: Event) -> dict[str, Any]:
 
 
 def _encode_band(band: Band) -> list[Any]:
-    return [json_encoding.encode_number(number) for number in band]
+    return [encode_number(number) for number in band]
 
 
 def _encode_group(group: GroupRecord) -> dict[str, Any]:
@@ -760,7 +760,7 @@ def build_training_app(session: TrainingSession, authority: str) -> RequestGuard
 
 
 def _respond_training_page(session: TrainingSession) -> Response:
-    data = {"schema": json_encoding.PAGE_SCHEMA, "training": session.encode_state()}
+    data = {"schema": PAGE_SCHEMA, "training": session.encode_state()}
     return Response(render_served_page(data, session.name), media_type="text/html")
 
 

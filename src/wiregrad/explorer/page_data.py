@@ -44,15 +44,21 @@ from wiregrad.backends import RunRecord, interpreter
 from wiregrad.draw.layout.boxes import BoxKind, escape_unprintable
 from wiregrad.dtypes import BOOL, FLOAT, MINUS, JsonValue, format_brief_number, format_short
 from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, InputError, WiregradError, short_repr
-from wiregrad.explorer import json_encoding
+from wiregrad.explorer import (
+    PAGE_SCHEMA,
+    encode_gradient,
+    encode_nodes,
+    encode_number,
+    encode_value,
+    encode_wire,
+    encode_wires,
+)
 from wiregrad.explorer.circuit_views import CircuitViews
-from wiregrad.explorer.json_encoding import encode_nodes, encode_wire, encode_wires
 from wiregrad.frontends import parse_formula
 from wiregrad.inspect.blame import blame
 from wiregrad.ir import CircuitGraph, Pattern, certificates
 from wiregrad.ir.circuit import ATOM_LEVEL, FORMULA_FILE, binding_level, write_expression
-from wiregrad.ir.columns import NodeLabels
-from wiregrad.ir.types_and_kinks import Convention, decode_mode
+from wiregrad.ir.columns import Convention, NodeLabels, decode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent
 
@@ -144,7 +150,7 @@ def summarize_circuit(views: CircuitViews) -> dict[str, Any]:
         "stops": views.stops,
     }
     note = _describe_summary(views, len(board["boxes"]))
-    return {"schema": json_encoding.PAGE_SCHEMA, "live": False, "note": note, "summary": summary}
+    return {"schema": PAGE_SCHEMA, "live": False, "note": note, "summary": summary}
 
 
 def _describe_summary(views: CircuitViews, count: int) -> str:
@@ -164,7 +170,7 @@ def draw_summary(views: CircuitViews) -> dict[str, Any]:
     """
     view = views.draw_view()
     note = _describe_summary(views, len(view["boxes"])) + (f"; {view['note']}" if view["note"] else "")
-    data = {"schema": json_encoding.PAGE_SCHEMA, "live": False, "note": note}
+    data = {"schema": PAGE_SCHEMA, "live": False, "note": note}
     return data | _boxes_as_circuit(views, view)
 
 
@@ -198,9 +204,7 @@ def _boxes_as_run(run: RunRecord, boxes: list[dict[str, Any]], arriving: list[li
 def _box_numbers(run: RunRecord, box: dict[str, Any]) -> tuple[Any, Any]:
     node = box["node"]
     if box["kind"] != BoxKind.GROUP.value:
-        return json_encoding.encode_value(run.values[node]), json_encoding.encode_gradient(
-            run.flows[node], run.circuit.type_of(node).shape
-        )
+        return encode_value(run.values[node]), encode_gradient(run.flows[node], run.circuit.type_of(node).shape)
     value = {"type": "group", "text": box["text"], "norm": 0.0, "bad": box["bad"]}
     return value, _reading_as_summary(box["grad"], "gradient", box["bad"])
 
@@ -261,7 +265,7 @@ def build_page_data(
     if circuit.size > MAX_PAGE_NODES:
         return _build_offline_summary(CircuitViews(bare_circuit, bare_run), circuit if source else None)
     data: dict[str, Any] = {
-        "schema": json_encoding.PAGE_SCHEMA,
+        "schema": PAGE_SCHEMA,
         "live": can_run_in_page(circuit),
         "circuit": encode_circuit(bare_circuit, bare_run),
     }
@@ -387,8 +391,8 @@ def encode_run(run: RunRecord) -> dict[str, Any]:
     circuit = run.circuit
     shapes = [circuit.type_of(node).shape for node in range(circuit.size)]
     numbers: dict[str, list[Any]] = {
-        "values": [*map(json_encoding.encode_value, run.values)],
-        "grads": [json_encoding.encode_gradient(flow, shape) for flow, shape in zip(run.flows, shapes, strict=True)],
+        "values": [*map(encode_value, run.values)],
+        "grads": [encode_gradient(flow, shape) for flow, shape in zip(run.flows, shapes, strict=True)],
         "wires": [*encode_wires(run)],
     }
     add_array_details(run, numbers["values"], numbers["grads"])
@@ -404,14 +408,12 @@ def _encode_inputs(run: RunRecord) -> dict[str, Any]:
         if x.dtype.kind != "c" and (not x.shape or x.size <= MAX_EDITABLE_ELEMENTS)
     }
     elements = {
-        f"{name}[{','.join(map(str, index))}]" if index else name: json_encoding.encode_number(x[index].item())
+        f"{name}[{','.join(map(str, index))}]" if index else name: encode_number(x[index].item())
         for name, x in real.items()
         for index in np.ndindex(x.shape)
     }
     # An input may itself be called `w[0,2]`; then its own value counts.
-    return {
-        "leaves": elements | {name: json_encoding.encode_number(x.item()) for name, x in real.items() if not x.shape}
-    }
+    return {"leaves": elements | {name: encode_number(x.item()) for name, x in real.items() if not x.shape}}
 
 
 def encode_blame(views: CircuitViews) -> dict[str, Any]:

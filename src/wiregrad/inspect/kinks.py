@@ -25,8 +25,7 @@ from wiregrad.dtypes import as_float, count_with_noun, format_brief_number, to_p
 from wiregrad.errors import InputError, short_repr
 from wiregrad.inspect.report import GradientFlow, Report, RunIndex, describe_node, format_capped_list, format_place
 from wiregrad.ir import Node, Op, Pattern, Place, Row
-from wiregrad.ir.columns import join_first_names
-from wiregrad.ir.types_and_kinks import Convention, decode_mode, switch_convention
+from wiregrad.ir.columns import Convention, decode_mode, join_first_names, switch_convention
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.ops.elementwise import Kink

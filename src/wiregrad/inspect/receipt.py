@@ -42,7 +42,7 @@ from wiregrad.errors import InputError, WiregradError, short_repr
 from wiregrad.inspect.report import Numbers, Report, format_capped_list, join_with_and
 from wiregrad.inspect.rounding import RoundingEstimate, is_user_code, rounding
 from wiregrad.ir import CONSTANT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port, Row
-from wiregrad.ir.types_and_kinks import write_mode
+from wiregrad.ir.columns import write_mode
 from wiregrad.ops import Elementwise
 from wiregrad.passes import backward_circuit
 

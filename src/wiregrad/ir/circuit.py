@@ -26,19 +26,21 @@ import numpy as np
 from wiregrad.dtypes import PythonNumber, WireType, WireValue, to_python_number
 from wiregrad.errors import CircuitError, DuplicateNameError, UnknownNameError, short_repr, suggest_name
 from wiregrad.ir.columns import (
+    MAX_LITERAL_SLOTS,
     Certificate,
     CircuitColumns,
+    Convention,
     IndexedGraph,
     NodeLabels,
     Place,
     automatic_name,
     check_name,
+    infer_types,
     is_automatic_name,
     join_first_names,
     normalize_name,
 )
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern, count_inputs, is_variadic
-from wiregrad.ir.types_and_kinks import MAX_LITERAL_SLOTS, Convention, infer_types
 
 SPLIT_NAME = "split"
 """Name of the op that copies one wire to two readers."""
@@ -112,7 +114,7 @@ class Node:
 
     @property
     def mode(self) -> int:
-        """How the node treats its kinks (see `wiregrad.ir.types_and_kinks`)."""
+        """How the node treats its kinks (see `wiregrad.ir.columns`)."""
         modes = self.circuit.columns.modes
         return 0 if modes is None else int(modes[self.index])
 

@@ -38,7 +38,20 @@ from wiregrad.errors import (
 )
 from wiregrad.ir.builder import GraphBuilder, Port, sort_topologically
 from wiregrad.ir.circuit import MAX_NODES, CircuitGraph, bind_untrusted, check_node_count
-from wiregrad.ir.columns import Certificate, Place, Row, automatic_name, check_name, is_automatic_name, normalize_name
+from wiregrad.ir.columns import (
+    DERIVE_MODE,
+    Certificate,
+    Place,
+    Row,
+    automatic_name,
+    check_name,
+    derive_usual_modes,
+    is_automatic_name,
+    normalize_name,
+    parse_mode,
+    type_of_constant,
+    write_mode,
+)
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.strict_json import (
     INTEGER_TYPE,
@@ -53,7 +66,6 @@ from wiregrad.ir.strict_json import (
     write_elements,
     write_outcome,
 )
-from wiregrad.ir.types_and_kinks import DERIVE_MODE, derive_usual_modes, parse_mode, type_of_constant, write_mode
 
 _SHAPE_OR_COMMA = re.compile(r"\[[^\]]*+\]?|,")
 """The brackets of a shape, with the commas in them, or a comma by itself."""

@@ -28,16 +28,6 @@ from wiregrad.errors import InputError, NoQuestionError, short_repr, suggest_nam
 from wiregrad.frontends import parse_formula
 from wiregrad.inspect.report import Report
 from wiregrad.ir import CircuitGraph, Op, Pattern
-from wiregrad.learn.answers import (
-    EXPRESSION_TOLERANCE,
-    Verdict,
-    evaluate_expression,
-    judge_number,
-    read_answer,
-    refuse_answer,
-    show_exactly,
-    title_right_answer,
-)
 from wiregrad.learn.questions import (
     DRAFTERS,
     POSERS,
@@ -46,7 +36,21 @@ from wiregrad.learn.questions import (
     draw_choice_question,
     no_question_error,
 )
-from wiregrad.learn.quiz_run import LEAF_RANGES, Draws, QuizCircuit, check_seed, show_number
+from wiregrad.learn.quiz_run import (
+    EXPRESSION_TOLERANCE,
+    LEAF_RANGES,
+    Draws,
+    QuizCircuit,
+    Verdict,
+    check_seed,
+    evaluate_expression,
+    judge_number,
+    read_answer,
+    refuse_answer,
+    show_exactly,
+    show_number,
+    title_right_answer,
+)
 from wiregrad.learn.sentences import NEUTRAL, PROMPTS, TEXTS, TITLES, WORDS, describe_mistake, fill_sentence
 from wiregrad.ops import Elementwise
 

@@ -17,7 +17,7 @@ import numpy as np
 from wiregrad.dtypes import BOOL, WIRE_DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
 from wiregrad.ir import TABLE, Advice, GraphBuilder, Op, Pattern, Port
-from wiregrad.ir.types_and_kinks import MAX_LITERAL_SLOTS, Convention, decode_mode, encode_mode
+from wiregrad.ir.columns import MAX_LITERAL_SLOTS, Convention, decode_mode, encode_mode
 from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, conjugate_flow, has_nan, is_nowhere, multiply_flows, only
 
 KinkSlope = float | Callable[..., Any] | None

@@ -50,7 +50,7 @@ from wiregrad.draw.layout.boxes import (
 from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun
 from wiregrad.errors import CircuitError, InputError, short_repr, suggest_name
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Node, Op, Pattern, join_first_names
-from wiregrad.ir.types_and_kinks import decode_mode
+from wiregrad.ir.columns import decode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent
 

@@ -70,8 +70,7 @@ from wiregrad.frontends.recording.value import (
     wrap_node,
 )
 from wiregrad.ir import INPUT, TABLE, Op, Pattern
-from wiregrad.ir.columns import is_group_label
-from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, Convention, find_convention
+from wiregrad.ir.columns import CHOSEN_CONVENTIONS, Convention, find_convention, is_group_label
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.functions.elements import join_items
