@@ -24,7 +24,7 @@ from wiregrad.draw import build_picture
 from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, InputError
 from wiregrad.explorer import page_data
 from wiregrad.explorer.circuit_views import CircuitViews, extract_part
-from wiregrad.explorer.find_language import match_query
+from wiregrad.explorer.large_circuits import match_query
 from wiregrad.explorer.page_data import (
     MAX_ANSWER_CHARACTERS,
     MAX_PAGE_NODES,

@@ -7,7 +7,7 @@ and wires as JSON, in the form that `web/src/types.ts` declares. Invariants: a n
 (`nan`, `inf`, `-inf`); what is absent is null, never 0; an array is a summary; of a file only its name is written.
 
 - `circuit_views` answers questions about circuits that are too large to send whole, with pictures of parts of them;
-  `group_board` lays out their groups, and `find_language` searches them.
+  `large_circuits` lays out their groups on a board, and searches them.
 - `local_server` decides which requests may pass (`RequestGuard`) and answers them; it starts and stops. It also has
   the page of a training.
 - `widget` shows the page in a notebook.

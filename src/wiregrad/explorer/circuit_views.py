@@ -30,12 +30,14 @@ from wiregrad.draw.layout.figure import place_picture
 from wiregrad.draw.layout.picture import MAX_BOXES, MAX_SOURCE_COLUMNS, FlowSizes, build_picture, list_group_paths
 from wiregrad.errors import InputError, short_repr
 from wiregrad.explorer import encode_gradient, encode_node, encode_number, encode_place, encode_value, encode_wire
-from wiregrad.explorer.find_language import NodeMask, match_query, split_into_ranges
-from wiregrad.explorer.group_board import (
+from wiregrad.explorer.large_circuits import (
     BoardBuilder,
+    NodeMask,
     build_heat_strip,
     encode_board_request,
+    match_query,
     parse_board_request,
+    split_into_ranges,
 )
 from wiregrad.inspect.explain import explain
 from wiregrad.inspect.paths import paths

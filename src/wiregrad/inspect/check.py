@@ -67,8 +67,7 @@ from wiregrad.ir.circuit import count_without_commas
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import Blocking, General
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype, match_shape
-from wiregrad.passes import sweep_backward
-from wiregrad.passes.differentiation import SilentWatcher
+from wiregrad.passes import SilentWatcher, sweep_backward
 
 
 @dataclass(frozen=True, repr=False)

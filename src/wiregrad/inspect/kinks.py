@@ -30,8 +30,7 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.ops.elementwise import Kink
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
-from wiregrad.passes import sweep_backward
-from wiregrad.passes.differentiation import SilentWatcher
+from wiregrad.passes import SilentWatcher, sweep_backward
 from wiregrad.passes.rewriting import set_convention_at
 
 TIE_DOC = "elements tie"

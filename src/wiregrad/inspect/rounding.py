@@ -49,8 +49,7 @@ from wiregrad.ir.columns import join_first_names
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, LinearOp
 from wiregrad.ops.gradient_flow import fill_absent
-from wiregrad.passes import backward_circuit, sweep_backward
-from wiregrad.passes.differentiation import SilentWatcher
+from wiregrad.passes import SilentWatcher, backward_circuit, sweep_backward
 
 WIDER_DTYPES: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(narrow): np.dtype(wide)

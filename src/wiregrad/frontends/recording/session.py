@@ -62,8 +62,7 @@ from wiregrad.frontends.recording.value import (
 from wiregrad.ir import INPUT, TABLE, Row
 from wiregrad.ops.functions.registry import FilledMemory
 from wiregrad.ops.gradient_flow import add_flows, match_dtype
-from wiregrad.passes import sweep_backward, sweep_forward
-from wiregrad.passes.differentiation import pull_row
+from wiregrad.passes import pull_row, sweep_backward, sweep_forward
 
 Argnums = int | Sequence[int]
 Argnames = str | Sequence[str]
