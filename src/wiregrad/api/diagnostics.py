@@ -21,7 +21,7 @@ from wiregrad.api.values import run as run_function
 from wiregrad.backends import RunRecord, interpreter
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import CheckError, InputError, WiregradError, short_repr
-from wiregrad.frontends.recording.anomaly import anomaly
+from wiregrad.frontends.recording.session import anomaly
 from wiregrad.inspect.blame import Blame
 from wiregrad.inspect.blame import blame as blame_of
 from wiregrad.inspect.check import GradientCheck, check_gradients

@@ -50,8 +50,7 @@ from wiregrad.inspect.wire_rules import compute_or_nan
 from wiregrad.ir import Certificate, Op, Pattern, Place, Row
 from wiregrad.ir.columns import is_automatic_name
 from wiregrad.ops import Elementwise
-from wiregrad.ops.advice import is_nonfinite
-from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype, shape_of
+from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, is_nonfinite, match_dtype, shape_of
 
 TINY_GRADIENT = 1e-6
 """A gradient below this magnitude is called tiny."""

@@ -60,6 +60,27 @@ dot_elements = np.vdot
 count_nonzero = np.count_nonzero
 
 
+def is_nonfinite(x: Any) -> Any:
+    """Return where a number or array is not finite; integers and conditions are finite everywhere.
+
+    >>> is_nonfinite(np.array([1.0, np.nan])), is_nonfinite(True)
+    (array([False,  True]), np.False_)
+    """
+    if type(x) is np.float64:
+        # By far the most common case, and math is faster than NumPy for one number.
+        return np.False_ if math.isfinite(x) else np.True_
+    array = np.asarray(x)
+    return ~np.isfinite(array) if array.dtype.kind in "fc" else np.zeros(array.shape, bool)[()]
+
+
+def is_nan(x: Any) -> Any:
+    """Return where a number or array is NaN; integers and conditions are NaN nowhere."""
+    if type(x) is np.float64:
+        return np.True_ if math.isnan(x) else np.False_
+    array = np.asarray(x)
+    return np.isnan(array) if array.dtype.kind in "fc" else np.zeros(array.shape, bool)[()]
+
+
 def _drop_repeats(x: Any) -> Any:
     """Return the first slice of an array along each axis along which it repeats itself, because it was broadcast."""
     if not isinstance(x, np.ndarray) or 0 not in x.strides or not x.size:
