@@ -13,7 +13,7 @@ import scipy.special
 import wiregrad as wg
 from wiregrad.ir import TABLE
 from wiregrad.ir.columns import Convention, encode_mode
-from wiregrad.ops.elementwise import Elementwise
+from wiregrad.ops.array_ops import Elementwise
 from wiregrad.ops.elementwise_records import MIN_ELEMENTS_WORTH_LOADING
 from wiregrad.ops.gradient_flow import (
     MIN_LARGE_ELEMENTS,

@@ -27,8 +27,7 @@ from wiregrad.inspect.report import GradientFlow, Report, RunIndex, describe_nod
 from wiregrad.ir import Node, Op, Pattern, Place, Row
 from wiregrad.ir.columns import Convention, decode_mode, join_first_names, switch_convention
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import ArrayOp
-from wiregrad.ops.elementwise import Kink
+from wiregrad.ops.array_ops import ArrayOp, Kink
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
 from wiregrad.passes import SilentWatcher, sweep_backward
 from wiregrad.passes.rewriting import set_convention_at

@@ -36,7 +36,7 @@ from wiregrad.backends.run_listings import (
     load_listing_function,
 )
 from wiregrad.codegen import write_listing
-from wiregrad.codegen.op_forms import constant_key
+from wiregrad.codegen.listing import constant_key
 from wiregrad.dtypes import BOOL, FLOAT, WireType, count_with_noun
 from wiregrad.errors import InputError, WiregradError, short_repr
 from wiregrad.inspect.report import Numbers, Report, format_capped_list, join_with_and

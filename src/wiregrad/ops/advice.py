@@ -25,7 +25,7 @@ import numpy as np
 
 from wiregrad.dtypes import format_brief_number, parenthesize_negative, to_python_number
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Advice, Op
-from wiregrad.ops.elementwise import Interval
+from wiregrad.ops.array_ops import Interval
 from wiregrad.ops.gradient_flow import fill_absent, is_nan, is_nonfinite
 
 ElementIndex = tuple[int, ...]

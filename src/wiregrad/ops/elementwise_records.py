@@ -18,7 +18,7 @@ import numpy as np
 
 from wiregrad.ir import SPLIT_NAME, TABLE, Advice, Level, Pattern
 from wiregrad.lazy import load_module_lazily
-from wiregrad.ops.elementwise import SAMPLE_NUMBERS, Elementwise, Interval, Kink
+from wiregrad.ops.array_ops import SAMPLE_NUMBERS, Elementwise, Interval, Kink
 from wiregrad.ops.gradient_flow import (
     clip_large,
     conjugate_flow,
