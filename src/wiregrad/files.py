@@ -69,7 +69,7 @@ from wiregrad.ir.columns import (
     write_mode,
 )
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
-from wiregrad.ir.strict_json import (
+from wiregrad.ir.text_form import (
     MAX_TEXT_BYTES,
     as_pairs,
     check_storable,

@@ -55,7 +55,7 @@ from wiregrad.explorer.page_data import (
     render_page,
     render_served_page,
 )
-from wiregrad.ir import strict_json
+from wiregrad.ir import text_form
 
 if TYPE_CHECKING:
     from wiregrad.inspect.flight_recorder import Band, CurveBand, Event, Flight, GroupRecord
@@ -358,7 +358,7 @@ def _serve_rerun(session: ExplorerSession) -> Callable[[Request], Awaitable[Resp
 
 
 def _parse_leaves(body: bytes) -> Mapping[str, Any]:
-    document = strict_json.read_strict_json(body)
+    document = text_form.read_strict_json(body)
     leaves = document.get("leaves") if isinstance(document, dict) else None
     if not isinstance(leaves, dict):
         raise InputError(f'wanted {{"leaves": {{"NAME": VALUE}}}}; got {short_repr(document)}')
@@ -813,7 +813,7 @@ def _serve_open(session: TrainingSession) -> Callable[[Request], Awaitable[Respo
 
 
 def _parse_object(body: bytes) -> dict[str, Any]:
-    document = strict_json.read_strict_json(body)
+    document = text_form.read_strict_json(body)
     if not isinstance(document, dict):
         raise InputError("wanted a JSON object")
     return document

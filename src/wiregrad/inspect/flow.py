@@ -39,7 +39,7 @@ from wiregrad.errors import InputError, short_repr
 from wiregrad.inspect.report import Numbers, Report, RunIndex
 from wiregrad.ir import INPUT, Node, join_first_names
 from wiregrad.ir.columns import is_automatic_name
-from wiregrad.ir.strict_json import as_pairs
+from wiregrad.ir.text_form import as_pairs
 from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.gradient_flow import MaskedFlow

@@ -4,8 +4,8 @@ Start with `circuit.py` (the circuit as people see it, and what its nodes are ca
 and the table of all ops). `columns.py` holds the arrays behind a circuit and works out types and kink modes.
 `builder.py` makes circuits, and the stub of `builder_methods.py` declares the ops of a builder; `verify`, in
 `circuit.py`, checks circuits that come from outside. `certificates.py` says whether a traced circuit is valid at other
-inputs. `text_form.py` writes circuits and reads them back, as `wiregrad.files` does with the JSON form; both use
-`strict_json.py`.
+inputs. `text_form.py` writes circuits and reads them back, as `wiregrad.files` does with the JSON form; both read JSON
+with `text_form.read_strict_json`.
 
 Other rooms import what `__all__` lists from here, and may call the public functions of the modules. The text form is
 loaded at its first use.
