@@ -136,10 +136,12 @@ def run_traced(
     *,
     named: bool = False,
     replayed: bool = True,
+    discrete: bool = False,
     max_rows: int | None = None,
 ) -> TracedFunction:
     """Run a function on a new tape; every real or complex leaf of its arguments becomes an input.
 
+    With `discrete`, so does every whole number, condition and array of them.
     With `max_rows`, `LongTraceError` is raised after about that many rows, if the C recorder records them and they are
     not on small arrays: see `has_small_arrays`.
     """
@@ -149,6 +151,9 @@ def run_traced(
 
     def lift_leaf(leaf: object) -> Any:
         raw = leaf._data if isinstance(leaf, Value) else leaf
+        if discrete and isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in "bi":
+            inputs.append((value := add_input(tape, leaf if leaf.ndim == 0 else copy_read_only(leaf)))._index)
+            return value
         if not isinstance(leaf, Value) and not is_input(raw):
             # The function may run again; what it writes to an array must not reach the caller twice.
             return copy_read_only(leaf) if type(leaf) is np.ndarray else leaf
