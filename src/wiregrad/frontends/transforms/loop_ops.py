@@ -22,13 +22,12 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wiregrad.dtypes import BOOL, WireType
 from wiregrad.errors import ConvergenceError, DomainError, IndexingError, NoRuleError
 from wiregrad.frontends.recording.record import convention
 from wiregrad.frontends.transforms.vmap_and_checkpoint import apply_batched
-from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Pattern, Port
+from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port
 from wiregrad.ir.types_and_kinks import decode_mode
 from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.ops.functions import FUNCTIONS
@@ -72,24 +71,25 @@ def join_presences(one: Presence, two: Presence) -> Presence:
 
 
 class PackedWires:
-    """Several wires that travel end to end as one; a single one travels as it is."""
+    """Several wires that travel end to end as one array; a single array travels as it is."""
 
     def __init__(self, types: Sequence[WireType]) -> None:
         self.types = tuple(types)
         self.sizes = [prod(kind.shape) for kind in self.types]
+        self.is_single = len(self.types) == 1 and self.types[0].shape != ()
 
     @cached_property
     def kind(self) -> WireType:
         """The type of the joined wire."""
-        if len(self.types) == 1:
+        if self.is_single:
             return self.types[0]
         moving = [kind.dtype if kind.differentiable else np.dtype(float) for kind in self.types]
         return WireType(np.result_type(*moving) if moving else np.dtype(float), (sum(self.sizes),))
 
     def pack(self, parts: Sequence[Any]) -> Any:
         """Join plain numbers and arrays to one array."""
-        if len(self.types) == 1:
-            return np.asarray(parts[0], self.types[0].dtype)[()]
+        if self.is_single:
+            return np.asarray(parts[0], self.types[0].dtype)
         packed = np.empty(self.kind.shape, self.kind.dtype)
         start = 0
         for part, kind, size in zip(parts, self.types, self.sizes, strict=True):
@@ -120,7 +120,7 @@ class PackedWires:
             return None
         masked = any(presence_of(flow) is not Presence.PRESENT for flow in flows)
         values = [fill_part(flow, kind) for flow, kind in zip(flows, self.types, strict=True)]
-        if len(flows) == 1:
+        if self.is_single:
             return flows[0]
         value = join_rows([FUNCTIONS["ravel"].run(part) for part in values])
         if not masked:
@@ -129,7 +129,7 @@ class PackedWires:
         return mask_flow(join_rows([FUNCTIONS["ravel"].run(part) for part in masks]), value)
 
     def _cut(self, packed: Any) -> list[Any]:
-        if len(self.types) == 1:
+        if self.is_single:
             return [packed]
         parts = []
         start = 0
@@ -231,15 +231,24 @@ def take_flow(wires: Iterator[Any], presence: Presence) -> Any:
     return value if presence is Presence.PRESENT else mask_flow(next(wires), value)
 
 
-class BodyProgram:
-    """A circuit that is run many times by NumPy; what does not change is looked up once."""
+BodyRunner = Callable[[Sequence[Any]], Sequence[Any]]
+"""Runs a circuit on plain numbers and arrays: from the values of its inputs to those of its outputs."""
 
-    def __init__(self, circuit: CircuitGraph) -> None:
+
+class BodyProgram:
+    """A circuit that is run many times by NumPy; what does not change is looked up once.
+
+    `find_kernel` returns what computes an op.
+    """
+
+    def __init__(
+        self, circuit: CircuitGraph, find_kernel: Callable[[Op], Callable[..., Any]] = lambda op: op.kernel
+    ) -> None:
         self._values: list[Any] = [None] * circuit.size
         for node, constant in circuit.constants().items():
             self._values[node] = constant
         self._inputs = list(circuit.input_indices())
-        self._steps = [(row.node, row.op.kernel, tuple(row.sources)) for row in circuit.rows() if row.sources]
+        self._steps = [(row.node, find_kernel(row.op), tuple(row.sources)) for row in circuit.rows() if row.sources]
         self._outputs = circuit.columns.outputs.tolist()
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
@@ -331,8 +340,12 @@ class LoopPlan(Protocol):
     def layout(self) -> PackedWires:
         """The results, which travel on one wire."""
 
-    def compute(self, xs: Sequence[Any]) -> Any:
-        """Return the joined results for plain numbers and arrays."""
+    @property
+    def circuits(self) -> tuple[CircuitGraph, ...]:
+        """The circuits that the node runs."""
+
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
+        """Return the joined results for plain numbers and arrays; `runners` run the circuits."""
 
     def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
         """Return the gradient of each operand."""
@@ -356,6 +369,15 @@ class LoopOp(ArrayOp):
         plan: LoopPlan = self.options["loop"]
         return plan
 
+    @cached_property
+    def runners(self) -> list[BodyRunner]:
+        """What runs the circuits of this node, by NumPy."""
+        return [BodyProgram(circuit).run for circuit in self.plan.circuits]
+
+    def compute(self, *xs: Any) -> Any:
+        """Run the loop on plain numbers and arrays."""
+        return self.plan.run_with(self.runners, xs)
+
     def infer(self, types: tuple[WireType, ...]) -> WireType:
         """Return the type of the joined results, which follows from the body."""
         return self.plan.layout.kind
@@ -378,6 +400,10 @@ class LoopOp(ArrayOp):
         return self.plan.apply_to_rows(operands, size)
 
 
+def _refuse_unbound(*xs: Any, loop: LoopPlan) -> Any:
+    raise DomainError("a loop op computes with its plan alone")
+
+
 def _add_loop_op(name: str, doc: str) -> LoopOp:
     return TABLE.add(
         LoopOp(
@@ -386,7 +412,7 @@ def _add_loop_op(name: str, doc: str) -> LoopOp:
             inputs=("x",),
             variadic=True,
             pattern=Pattern.SCALE,
-            forward=lambda *xs, loop: loop.compute(xs),
+            forward=_refuse_unbound,
             batches=False,
             per_call=True,
         )
@@ -402,13 +428,7 @@ def run_plan(op: LoopOp, plan: LoopPlan, operands: Sequence[Any]) -> list[Any]:
     """Apply a loop op to operands; returns its results one by one."""
     if not plan.layout.types:
         return []
-    return plan.layout.unpack(
-        op(*operands, loop=plan) if not any(map(is_wire, operands)) else _apply(op, plan, operands)
-    )
-
-
-def _apply(op: LoopOp, plan: LoopPlan, operands: Sequence[Any]) -> Any:
-    return op.bind_once(loop=plan)(*operands)
+    return plan.layout.unpack(op.bind_once(loop=plan)(*operands))
 
 
 class ScanOperands(NamedTuple):
@@ -460,10 +480,10 @@ class ScanPlan:
         rows = [WireType(kind.dtype, (self.length or 0, *kind.shape)) for kind in self.out_types[self.carry :]]
         return PackedWires([*self.out_types[: self.carry], *rows])
 
-    @cached_property
-    def program(self) -> BodyProgram:
-        """The body, ready to run."""
-        return BodyProgram(self.body)
+    @property
+    def circuits(self) -> tuple[CircuitGraph, ...]:
+        """The body."""
+        return (self.body,)
 
     def split(self, operands: Sequence[Any]) -> ScanOperands:
         """Return the operands by their role."""
@@ -472,18 +492,18 @@ class ScanPlan:
         end = self.carry + self.xs
         return ScanOperands(count, rest[: self.carry], rest[self.carry : end], rest[end:])
 
-    def compute(self, xs: Sequence[Any]) -> Any:
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
         """Run the loop on plain numbers and arrays."""
         count, carry, rows, consts = self.split(xs)
         length = self.length if count is None else int(count)
         assert length is not None
         ys = [np.zeros(kind.shape, kind.dtype) for kind in self.layout.types[self.carry :]]
         steps = range(length - 1, -1, -1) if self.reverse else range(length)
-        run = self.program.run
+        (run,) = runners
         with np.errstate(all="ignore"):
             for k in steps:
                 results = run([*carry, *[row[k] for row in rows], *consts])
-                carry = results[: self.carry]
+                carry = list(results[: self.carry])
                 for y, part in zip(ys, results[self.carry :], strict=True):
                     y[k] = part
         return self.layout.pack([*carry, *ys])
@@ -730,23 +750,23 @@ class WhilePlan:
         """The results: the last carry, and the number of steps."""
         return PackedWires([*output_types(self.body), COUNT_TYPE])
 
-    @cached_property
-    def programs(self) -> tuple[BodyProgram, BodyProgram]:
-        """The condition and the body, ready to run."""
-        return BodyProgram(self.condition), BodyProgram(self.body)
+    @property
+    def circuits(self) -> tuple[CircuitGraph, ...]:
+        """The condition and the body."""
+        return self.condition, self.body
 
-    def compute(self, xs: Sequence[Any]) -> Any:
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
         """Run the loop on plain numbers and arrays."""
         carry = list(xs[: self.carry])
         asked = xs[self.carry : self.carry + self.conditions]
         consts = xs[self.carry + self.conditions :]
-        condition, body = self.programs
+        condition, body = runners
         count = 0
         with np.errstate(all="ignore"):
-            while condition.run([*carry, *asked])[0]:
+            while condition([*carry, *asked])[0]:
                 if count == self.limit:
                     raise_limit(self.called, count)
-                carry = body.run([*carry, *consts])
+                carry = list(body([*carry, *consts]))
                 count += 1
         return self.layout.pack([*carry, np.int64(count)])
 
@@ -799,6 +819,8 @@ class SwitchPlan:
 
     branches: tuple[CircuitGraph, ...]
     called: str
+    is_condition: bool = False
+    """Whether the number is a condition: 0 or 1, never anything else."""
     _derived: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -821,17 +843,17 @@ class SwitchPlan:
         """The results, which are of the same types in all branches."""
         return PackedWires(output_types(self.branches[0]))
 
-    @cached_property
-    def programs(self) -> list[BodyProgram]:
-        """The branches, ready to run."""
-        return [BodyProgram(branch) for branch in self.branches]
+    @property
+    def circuits(self) -> tuple[CircuitGraph, ...]:
+        """The branches."""
+        return self.branches
 
-    def compute(self, xs: Sequence[Any]) -> Any:
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
         """Run the branch that is chosen, and no other."""
         index, *rest = xs
         check_branch(self.called, int(index), len(self.branches))
         with np.errstate(all="ignore"):
-            return self.layout.pack(self.programs[int(index)].run(rest))
+            return self.layout.pack(runners[int(index)](rest))
 
     def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
         """Return the gradient of each operand, by the same branch; absent for what that branch does not read."""
@@ -885,7 +907,7 @@ def _derive_branches(
         wanted = [join_presences(*pair) for pair in zip(wanted, presences, strict=True)]
     bodies = [write(branch, wanted)[0] for branch in plan.branches]
     kept = tuple([body for body in bodies if body is not None])
-    return (SwitchPlan(kept, f"{what} of {plan.called}") if kept else None), tuple(wanted)
+    return (SwitchPlan(kept, f"{what} of {plan.called}", plan.is_condition) if kept else None), tuple(wanted)
 
 
 def _run_branches(plan: SwitchPlan | None, returned: Sequence[Presence], operands: Sequence[Any]) -> list[Any]:
@@ -975,7 +997,7 @@ def copy_batched(writer: BodyWriter, inputs: Sequence[tuple[Any, bool]], size: i
 def _join_batch(layout: PackedWires, parts: Sequence[tuple[Any, bool]], size: int) -> Any:
     """Join results for a batch; each has its examples in front, or is shared by all."""
     rows = [part if flag else repeat_wire(part, size) for part, flag in parts]
-    if len(rows) == 1:
+    if layout.is_single:
         return rows[0]
     flat = [reshape_to(_as_dtype(row, layout.kind.dtype), (size, prod(shape_of(row)[1:]))) for row in rows]
     return join_rows(flat)
@@ -1029,8 +1051,10 @@ def _batch_counted(plan: ScanPlan, operands: Sequence[tuple[Any, bool]], size: i
     masked = replace(plan, body=body, carry=plan.carry + 1, _pulls={}, _pushes={})
     whole = [(most, False), (start, False), *operands[1:], (counts, True)]
     joined = pick_elements(_batch_scan(masked, whole, size), slice(None), slice(1, None))
-    types = plan.layout.types
-    return _as_dtype(reshape_to(joined, (size, *types[0].shape)), types[0].dtype) if len(types) == 1 else joined
+    if not plan.layout.is_single:
+        return joined
+    kind = plan.layout.kind
+    return _as_dtype(reshape_to(joined, (size, *kind.shape)), kind.dtype)
 
 
 def _batch_while(plan: WhilePlan, operands: Sequence[tuple[Any, bool]], size: int) -> Any:

@@ -21,7 +21,6 @@ import numpy as np
 from wiregrad.dtypes import WIRE_DTYPES, WireType
 from wiregrad.errors import EscapeError, OperandError, ShapeError, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, as_array, flatten, unflatten
-from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.record import record_op
 from wiregrad.frontends.recording.session import check_callable, data_of, function_name
 from wiregrad.frontends.recording.tape import STATE
@@ -521,7 +520,9 @@ def _record_switch(index: Any, branches: Sequence[Callable[..., Any]], operands:
         )
     known = [body for body in bodies if body is not None]
     captured = [value for body in known for value in body.captured]
-    plan = SwitchPlan(tuple(_join_branches(known, len(given), what)), f"{what} of {function_name(branches[-1])}")
+    plan = SwitchPlan(
+        tuple(_join_branches(known, len(given), what)), f"{what} of {function_name(branches[-1])}", what == "cond"
+    )
     results = _run_node(SWITCH_OP, plan, [index, *given, *captured])
     are_python = [all(is_python_number(row[k]) for row in (b.results for b in known)) for k in range(len(results))]
     pairs = zip(results, are_python, strict=True)
