@@ -770,6 +770,19 @@ class WhilePlan:
                 count += 1
         return self.layout.pack([*carry, np.int64(count)])
 
+    def write_checked_body(self) -> CircuitGraph:
+        """Write the body with one more output: whether the condition holds after the step.
+
+        Its inputs are the operands of the loop.
+        """
+        writer = BodyWriter(self.body)
+        carry = writer.add_inputs(output_types(self.body))
+        asked = writer.add_inputs(input_types(self.condition)[self.carry :])
+        outputs = writer.copy_body([*carry, *writer.add_inputs(input_types(self.body)[self.carry :])])
+        asking = BodyWriter(self.condition)
+        asking.builder = writer.builder
+        return writer.build([*outputs, *asking.copy_body([*outputs, *asked])])
+
     def as_scan(self, xs: Sequence[Any], y: Any) -> tuple[ScanPlan, list[Any]]:
         """Return the scan that runs as many steps as were counted, and its operands."""
         plan = ScanPlan(
