@@ -1751,7 +1751,7 @@ class NativeLoop:
     @cached_property
     def runners(self) -> list[Callable[[Sequence[Any]], Sequence[Any]]]:
         """What runs the circuits of this node one by one."""
-        if self.reason and not any(is_loop(op) for circuit in self.plan.circuits for op in circuit.list_ops()):
+        if self.reason and not any(is_loop(row.op) for circuit in self.plan.circuits for row in circuit.rows()):
             warnings.warn(f"{self.plan.called} runs step by step in Python: {self.reason}", InterpreterWarning, 2)
         return [_make_body_runner(circuit) for circuit in self.plan.circuits]
 
@@ -1974,9 +1974,9 @@ class FloatBodyWriter:
     def _copy_cast(self, port: Port, source: WireType, kind: WireType) -> Port:
         """Copy a conversion between floats, whole numbers and conditions."""
         if kind.dtype == BOOL.dtype:
-            return port if port.dtype == BOOL.dtype else TABLE["not_equal"](port, 0.0)
+            return port if port.dtype == BOOL.dtype else self.builder.apply("not_equal", port, 0.0)
         if port.dtype == BOOL.dtype:
-            return TABLE["where"](port, 1.0, 0.0)
+            return self.as_float(port)
         if source.dtype.kind == "f" and kind.dtype.kind == "i":
             raise NotNativeError("the body makes whole numbers of floats")
         return port
@@ -1995,10 +1995,9 @@ class FloatBodyWriter:
             return chosen[0]
         return cast(Port, loop_ops.join_rows([FUNCTIONS["ravel"].run(port) for port in chosen]))
 
-    @staticmethod
-    def as_float(port: Port) -> Port:
+    def as_float(self, port: Port) -> Port:
         """Return a condition as 0.0 or 1.0; a float as it is."""
-        return TABLE["where"](port, 1.0, 0.0) if port.dtype == BOOL.dtype else port
+        return self.builder.apply("where", port, 1.0, 0.0) if port.dtype == BOOL.dtype else port
 
 
 def write_float_body(circuit: CircuitGraph, carry: int) -> CircuitGraph:

@@ -152,8 +152,9 @@ def run_traced(
     def lift_leaf(leaf: object) -> Any:
         raw = leaf._data if isinstance(leaf, Value) else leaf
         if discrete and isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in "bi":
-            inputs.append((value := add_input(tape, leaf if leaf.ndim == 0 else copy_read_only(leaf)))._index)
-            return value
+            whole = add_input(tape, copy_read_only(np.asarray(leaf))[()])
+            inputs.append(whole._index)
+            return whole
         if not isinstance(leaf, Value) and not is_input(raw):
             # The function may run again; what it writes to an array must not reach the caller twice.
             return copy_read_only(leaf) if type(leaf) is np.ndarray else leaf
@@ -414,6 +415,12 @@ def input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
         for path in _input_paths(name, arg)
     ]
     return names + [path for key in kwargs for path in _input_paths(key, kwargs[key])]
+
+
+def leaf_names(f: Callable[..., Any], args: Sequence[Any]) -> list[str]:
+    """Return a name for every leaf of positional arguments, whether it becomes an input or not."""
+    pairs = zip(_positional_names(f, len(args)), args, strict=True)
+    return [path for name, arg in pairs for path, _ in _leaf_paths(name, arg)]
 
 
 def _positional_names(f: Callable[..., Any], count: int) -> list[str]:

@@ -509,15 +509,10 @@ class ScanPlan:
         return self.layout.pack([*carry, *ys])
 
     def fix_length(self, count: Any) -> ScanPlan:
-        """Return the plan without a count, if it is known now; raises if the length has no bound at all."""
-        if not is_wire(count):
-            return replace(self, length=int(count), counted=False, _pulls={}, _pushes={})
-        if self.length is None:
-            raise NoRuleError(
-                f"the gradient of {self.called} in a circuit stores the carries of all steps, and their number is not "
-                "known while the circuit is built: give wg.while_loop a bound, limit=1000"
-            )
-        return self
+        """Return the plan without a count, if it is known now."""
+        if is_wire(count):
+            return self
+        return replace(self, length=int(count), counted=False, _pulls={}, _pushes={})
 
     def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
         """Return the gradient of each operand: the carries of all steps are computed again, then swept back."""
@@ -527,6 +522,8 @@ class ScanPlan:
         if plan.length != self.length:
             flows = flows[: self.carry]
         front: list[Any] = [None] if self.counted else []
+        if plan.length is None:
+            return CountedPullPlan(plan, tuple(map(presence_of, flows))).apply(flows, xs)
         if plan.length == 0:
             return [*front, *flows[: self.carry], *[None] * (len(rows) + len(consts))]
         derived = plan.derive_pull(tuple(map(presence_of, flows)))
@@ -720,6 +717,77 @@ def _write_push(
     leaving = zip(pushed, plan.out_types, [*carried, *returned], strict=True)
     wires += [wire for three in leaving for wire in flow_wires(*three)]
     return writer.build(wires), found, returned
+
+
+@dataclass(eq=False)
+class CountedPullPlan:
+    """The gradient of a counted scan without a bound, in a circuit: the number of steps is known when it runs.
+
+    Operands are those of the scan, then the gradients of its results. It has no derivative of its own: the carries that
+    it stores have no place in a circuit, where every array has a fixed size.
+    """
+
+    plan: ScanPlan
+    given: tuple[Presence, ...]
+
+    @property
+    def called(self) -> str:
+        """The name to show."""
+        return f"gradient of {self.plan.called}"
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The key that tells loops apart."""
+        return *self.plan.identity, self.given
+
+    @property
+    def circuits(self) -> tuple[CircuitGraph, ...]:
+        """The body of the scan."""
+        return self.plan.circuits
+
+    @cached_property
+    def returned(self) -> list[Presence]:
+        """How the gradients of the scan's carry and constants are returned."""
+        return list(self.plan.derive_pull(self.given).carried)
+
+    @cached_property
+    def layout(self) -> PackedWires:
+        """The results: the gradients of the scan's carry and constants."""
+        pairs = zip(self.plan.in_types, self.returned, strict=True)
+        return PackedWires([kind for pair in pairs for kind in flow_types(*pair)])
+
+    def apply(self, flows: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
+        """Return the gradients of all operands of the scan."""
+        given = zip(flows, self.plan.out_types, self.given, strict=True)
+        operands = [*xs, *[wire for three in given for wire in flow_wires(*three)]]
+        wires = iter(run_plan(SCAN_OP, self, operands))
+        return [None, *[take_flow(wires, presence) for presence in self.returned]]
+
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
+        """Run as many steps as were counted, and sweep back."""
+        size = 1 + len(self.plan.in_types)
+        wires = iter(xs[size:])
+        flow = self.plan.layout.join_flows([take_flow(wires, presence) for presence in self.given])
+        sent = [None] * size if flow is None else self.plan.pull(flow, xs[:size], None)
+        leaving = zip(sent[1:], self.plan.in_types, self.returned, strict=True)
+        return self.layout.pack([wire for three in leaving for wire in flow_wires(*three)])
+
+    def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+        """Raise: a second derivative would need the carries."""
+        raise NoRuleError(
+            f"the second derivative of {self.plan.called} in a circuit needs the carries of all steps, and their number "
+            "is not known while the circuit is built: give wg.while_loop a bound, limit=1000"
+        )
+
+    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+        """Raise: a second derivative would need the carries."""
+        return self.pull(None, xs, y)
+
+    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+        """Run the examples of a batch one by one."""
+        op = SCAN_OP.bind_once(loop=self)
+        rows = [op(*[pick_elements(x, k) if flag else x for x, flag in operands]) for k in range(size)]
+        return FUNCTIONS["stack"].run(rows)
 
 
 @dataclass(eq=False)

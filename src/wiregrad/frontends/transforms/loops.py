@@ -10,7 +10,6 @@ Where nothing is recorded at all, the functions are plain Python loops.
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from math import isqrt
@@ -24,7 +23,7 @@ from wiregrad.frontends.recording.arguments import ContainerTree, as_array, flat
 from wiregrad.frontends.recording.record import record_op
 from wiregrad.frontends.recording.session import check_callable, data_of, function_name
 from wiregrad.frontends.recording.tape import STATE
-from wiregrad.frontends.recording.trace import TracedFunction, TraceWriter, run_traced
+from wiregrad.frontends.recording.trace import TracedFunction, TraceWriter, leaf_names, run_traced
 from wiregrad.frontends.recording.value import Value, as_python_number, is_python_number, notes_of
 from wiregrad.frontends.transforms.loop_ops import (
     SCAN_OP,
@@ -95,10 +94,10 @@ def fori_loop(
         return last
     steps = np.arange(operator.index(lower), operator.index(upper), dtype=np.int64)
 
-    @functools.wraps(body_fun, updated=())
     def run_step(carry: Any, i: Any) -> tuple[Any, None]:
         return body_fun(i, carry), None
 
+    run_step.__name__ = function_name(body_fun)
     return scan(run_step, init_val, steps, checkpoint=checkpoint)[0]
 
 
@@ -264,10 +263,10 @@ def _scan_in_chunks(
         for row in rows
     ]
 
-    @functools.wraps(f, updated=())
     def run_chunk(carry: Any, chunk: Any) -> tuple[Any, Any]:
         return scan(f, carry, chunk, every, reverse)
 
+    run_chunk.__name__ = function_name(f)
     carry, parts = scan(run_chunk, init, unflatten(tree, chunks), whole // every, reverse)
     leaves, out_tree = flatten(parts)
     ys = [FUNCTIONS["reshape"].run(y, (whole, *np.shape(data_of(y))[2:])) for y in leaves]
@@ -298,7 +297,7 @@ def trace_body(f: Callable[..., Any], args: tuple[Any, ...], what: str) -> Trace
     outside = {
         offset: value for offset, value in traced.tape.leaves.items() if notes_of(value).born != traced.tape.serial
     }
-    names = [f"x{k}" for k in range(len(traced.inputs))]
+    names = leaf_names(f, args)
     traced.inputs += outside
     held = traced.holders.names_of(outside.values())
     names += [value.name or name or "v" for value, name in zip(outside.values(), held, strict=True)]
