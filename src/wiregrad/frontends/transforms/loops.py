@@ -200,6 +200,8 @@ def _scan_plainly(
     f: Callable[..., Any], init: Any, rows: Sequence[Any], tree: ContainerTree, count: int, reverse: bool
 ) -> tuple[Any, Any] | None:
     """Run a scan as a Python loop; None if the first step shows that values are recorded."""
+    for leaf in flatten(init)[0]:
+        _as_operand(leaf, "the carry")
     carry = init
     results: list[Any] = []
     for step in range(count - 1, -1, -1) if reverse else range(count):
