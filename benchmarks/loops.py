@@ -24,7 +24,7 @@ import wiregrad as wg
 from benchmarks.measure import Report, Table
 from wiregrad.errors import InterpreterWarning
 
-STEPS = 2_000
+STEPS = 20_000
 QUICK_STEPS = 200
 REPEATS = 15
 QUICK_REPEATS = 3

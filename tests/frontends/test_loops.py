@@ -354,7 +354,11 @@ STEPS = np.ones(3)
     [
         (lambda w: wg.scan(lambda c, x: (c, c, c), w, STEPS), OperandError, "two things"),
         (lambda w: wg.scan(lambda c, x: ((c, c), x), w, STEPS), OperandError, "a carry like the one it was given"),
-        (lambda w: wg.scan(lambda c, x: (c * np.ones(2), x), w, STEPS), ShapeError, r"wanted shape \(\), as before the step; got \(2,\)"),
+        (
+            lambda w: wg.scan(lambda c, x: (c * np.ones(2), x), w, STEPS),
+            ShapeError,
+            r"wanted shape \(\), as before the step; got \(2,\)",
+        ),
         (lambda w: wg.scan(lambda c, x: ((c[0], c[1] * np.ones(2)), x), (w, w), STEPS), ShapeError, "leaf 1"),
         (lambda w: wg.scan(lambda c, x: (c, x), w, (STEPS, np.ones(4))), ShapeError, "disagree: \\[3, 4\\]"),
         (lambda w: wg.scan(lambda c, x: (c, x), w, STEPS, 5), ShapeError, "disagree: \\[3, 5\\]"),

@@ -23,6 +23,7 @@ from wiregrad.frontends.recording.session import make_distinct
 from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.value import settle_gradient
 from wiregrad.frontends.replay.recorded_calls import CertifiedRecording, plain_result
+from wiregrad.frontends.transforms import loop_ops
 from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
@@ -45,6 +46,8 @@ else:
     builtin_calls = load_module_lazily("wiregrad.backends.native.builtin_calls")
     tiers = load_module_lazily("wiregrad.backends.native.tiers")
     array_program = load_module_lazily("wiregrad.backends.native_arrays.array_program")
+
+loop_ops.NATIVE_LOOPS.append(lambda op: array_program.find_native_loop(op))
 
 
 class Flip:

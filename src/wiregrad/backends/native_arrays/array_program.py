@@ -52,7 +52,7 @@ from wiregrad.backends.native.builtin_calls import (
     NumberSequence,
     make_array_builtin,
 )
-from wiregrad.backends.native.tiers import build_program
+from wiregrad.backends.native.tiers import build_loop, build_program
 from wiregrad.backends.native_arrays.loop_kernels import (
     CONTIGUOUS,
     STILL,
@@ -620,7 +620,7 @@ class ArrayProgram(StreamProgram):
             self._shares = StreamShares(self.stream, text.rounds)
         self._loops.clear()
         calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
-        self._native_loops = {step: NativeLoop(step.op) for step in calls if is_loop(step.op)}
+        self._native_loops = {step: find_native_loop(step.op) for step in calls if is_loop(step.op)}
         calls = [step for step in calls if step not in self._native_loops]
         self.facts = ArrayProgramFacts(
             instructions=self._instructions,
@@ -1728,9 +1728,21 @@ MAX_LOOP_WHOLE = 1 << 31
 """Whole numbers up to this size are floats in a native loop; steps add to them, so they stay exact."""
 
 
+_KNOWN_LOOPS: weakref.WeakKeyDictionary[Any, NativeLoop] = weakref.WeakKeyDictionary()
+
+
 def is_loop(op: Op) -> bool:
     """Return whether a node is a loop or a branch, which has a plan."""
     return isinstance(op, loop_ops.LoopOp)
+
+
+def find_native_loop(op: Op) -> NativeLoop:
+    """Return the native code of a loop node; nodes with the same plan share it."""
+    assert isinstance(op, loop_ops.LoopOp)
+    loop = _KNOWN_LOOPS.get(op.plan)
+    if loop is None:
+        loop = _KNOWN_LOOPS.setdefault(op.plan, NativeLoop(op))
+    return loop
 
 
 class NativeLoop:
@@ -1738,15 +1750,23 @@ class NativeLoop:
 
     def __init__(self, op: Op) -> None:
         assert isinstance(op, loop_ops.LoopOp)
-        self.plan = op.plan
+        # The plan is the key under which this is kept, so it must not be kept alive by it.
+        self._plan = weakref.ref(op.plan)
         self.stream: LoopStream | None = None
         """The native code of a whole loop."""
         self.reason = ""
         """Why Python runs the steps, if it does."""
         try:
-            self.stream = LoopStream(self.plan)
+            self.stream = LoopStream(op.plan)
         except WiregradError as error:
             self.reason = str(error)
+
+    @property
+    def plan(self) -> loop_ops.LoopPlan:
+        """What the node does."""
+        plan = self._plan()
+        assert plan is not None
+        return plan
 
     @cached_property
     def runners(self) -> list[Callable[[Sequence[Any]], Sequence[Any]]]:
@@ -1758,7 +1778,7 @@ class NativeLoop:
     def __call__(self, *xs: Any) -> Any:
         """Return the joined results."""
         if self.stream is not None:
-            result = self.stream.run(xs)
+            result = self.stream.run(self.plan, xs)
             if result is not None:
                 return result
         return self.plan.run_with(self.runners, xs)
@@ -1768,7 +1788,7 @@ def _make_body_runner(circuit: CircuitGraph) -> Callable[[Sequence[Any]], Sequen
     """Return what runs a body that is called from Python: its ops one by one, with inner loops in native code."""
 
     def find_kernel(op: Op) -> Callable[..., Any]:
-        return NativeLoop(op) if is_loop(op) else op.kernel
+        return find_native_loop(op) if is_loop(op) else op.kernel
 
     return loop_ops.BodyProgram(circuit, find_kernel).run
 
@@ -1780,64 +1800,166 @@ class LoopStream:
     """
 
     def __init__(self, plan: loop_ops.LoopPlan) -> None:
+        jit.check_native_enabled()
         if not isinstance(plan, loop_ops.ScanPlan | loop_ops.WhilePlan):
             raise NotNativeError("a branch is chosen in Python")
-        self._plan = plan
-        self._is_float = True
         body = plan.body if isinstance(plan, loop_ops.ScanPlan) else plan.write_checked_body()
-        program = self._compile_numbers(body)
-        if program is None:
-            self._is_float = False
-            program = self._compile_arrays(body)
-        self._program: StreamProgram = program
-        if program.bind_memory() is None:
-            names = ", ".join(name for name, _ in program.facts.interpreted) or "a loop"
-            raise NotNativeError(f"native code has no kernel for what is in its body: {names}")
+        self._code = self._compile_numbers(plan, body) or StreamLoop(
+            ArrayProgram(simplify(prune(merge_repeated(body))), limit=MAX_ARRAY_NODES), is_float=False
+        )
 
-    def _compile_numbers(self, body: CircuitGraph) -> StreamProgram | None:
-        """Return the program of a body on few numbers; None if there is none."""
+    @staticmethod
+    def _compile_numbers(
+        plan: loop_ops.ScanPlan | loop_ops.WhilePlan, body: CircuitGraph
+    ) -> NumberLoop | StreamLoop | None:
+        """Return the code of a body on few numbers; None if there is none."""
         try:
-            floats = simplify(write_float_body(body, self._plan.carry))
-            sizes = [prod(kind.shape) for kind in loop_ops.input_types(floats)]
-            if sum(sizes) > MAX_LOOP_SCALARS:
+            floats = simplify(write_float_body(body, plan.carry))
+            if sum(prod(kind.shape) for kind in loop_ops.input_types(floats)) > MAX_LOOP_SCALARS:
                 return None
             scalars = expand_unnamed(floats)
-            return ExpandedProgram(floats, scalars) if scalars.count()[1] <= MAX_LOOP_SCALARS else None
+            if scalars.count()[1] > MAX_LOOP_SCALARS:
+                return None
+            rows = plan.xs if isinstance(plan, loop_ops.ScanPlan) else 0
+            numbers = NumberLoop(floats, scalars, plan.carry, rows, stops=isinstance(plan, loop_ops.WhilePlan))
+            return numbers if numbers.is_compiled else StreamLoop(ExpandedProgram(floats, scalars), is_float=True)
         except WiregradError:
             return None
 
-    def _compile_arrays(self, body: CircuitGraph) -> StreamProgram:
-        jit.check_native_enabled()
-        return ArrayProgram(simplify(prune(merge_repeated(body))), limit=MAX_ARRAY_NODES)
-
-    def run(self, xs: Sequence[Any]) -> Any:
+    def run(self, plan: loop_ops.LoopPlan, xs: Sequence[Any]) -> Any:
         """Return the joined results; None if whole numbers are too large for this program."""
-        if self._is_float and not all(map(_is_small_whole, xs)):
+        if self._code.is_float and not all(map(_is_small_whole, xs)):
             return None
-        plan = self._plan
         if isinstance(plan, loop_ops.WhilePlan):
             return self._run_while(plan, xs)
+        assert isinstance(plan, loop_ops.ScanPlan)
         count, carry, rows, consts = plan.split(xs)
         length = plan.length if count is None else int(count)
         assert length is not None
-        steps = LoopSteps(self._program, carry, rows, consts)
-        ys = steps.add_rows(plan.layout.types[plan.carry :])
+        steps = self._code.bind(carry, rows, consts)
+        packed = plan.layout.kind
+        results = np.zeros(packed.shape, packed.dtype)
+        parts = plan.layout.view_parts(results)
+        ys = steps.add_rows(parts[plan.carry :])
         steps.run(length, reverse=plan.reverse)
-        return plan.layout.pack([*steps.carry, *ys])
+        for part, new in zip(parts, [*steps.list_carry(), *ys], strict=True):
+            if part is not new:
+                part[...] = new
+        return results
 
     def _run_while(self, plan: loop_ops.WhilePlan, xs: Sequence[Any]) -> Any:
-        carry = list(xs[: plan.carry])
         runs = loop_ops.BodyProgram(plan.condition).run(xs[: plan.carry + plan.conditions])[0]
         if not runs:
-            return plan.layout.pack([*carry, np.int64(0)])
+            return plan.layout.pack([*xs[: plan.carry], np.int64(0)])
         if plan.limit == 0:
             loop_ops.raise_limit(plan.called, 0)
-        steps = LoopSteps(self._program, carry, [], xs[plan.carry :])
+        steps = self._code.bind(xs[: plan.carry], [], xs[plan.carry :])
         steps.stop_by_last_result()
         count = steps.run(1 << 62 if plan.limit is None else plan.limit)
         if steps.runs_on():
             loop_ops.raise_limit(plan.called, count)
-        return plan.layout.pack([*steps.carry, np.int64(count)])
+        return plan.layout.pack([*steps.list_carry(), np.int64(count)])
+
+
+class StreamLoop:
+    """The code of a loop whose body is a stream of instructions."""
+
+    def __init__(self, program: StreamProgram, *, is_float: bool) -> None:
+        self._program = program
+        self.is_float = is_float
+        """Whether all numbers of the body are floats."""
+        if program.bind_memory() is None:
+            names = ", ".join(name for name, _ in program.facts.interpreted) or "a loop"
+            raise NotNativeError(f"native code has no kernel for what is in its body: {names}")
+
+    def bind(self, carry: Sequence[Any], rows: Sequence[Any], consts: Sequence[Any]) -> LoopSteps:
+        """Return one call of the loop."""
+        return LoopSteps(self._program, carry, rows, consts)
+
+
+class NumberLoop:
+    """The code of a loop on few numbers: LLVM compiles the body and the loop around it together."""
+
+    is_float = True
+
+    def __init__(self, body: CircuitGraph, scalars: CircuitGraph, carry: int, rows: int, *, stops: bool) -> None:
+        ins = [prod(kind.shape) for kind in loop_ops.input_types(body)]
+        outs = [prod(kind.shape) for kind in loop_ops.output_types(body)]
+        self.program = build_program(scalars)
+        self.carry_types = loop_ops.output_types(body)[:carry]
+        self.row_sizes = ins[carry : carry + rows]
+        self.result_sizes = outs[carry : len(outs) - stops]
+        size = sum(ins[:carry])
+        self.code = build_loop(self.program, size, self.row_sizes, self.result_sizes, stops=stops)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the body is short enough for this kind of code."""
+        return self.code is not None
+
+    def bind(self, carry: Sequence[Any], rows: Sequence[Any], consts: Sequence[Any]) -> NumberSteps:
+        """Return one call of the loop."""
+        return NumberSteps(self, carry, rows, consts)
+
+
+class NumberSteps:
+    """One call of a loop on few numbers."""
+
+    def __init__(self, loop: NumberLoop, carry: Sequence[Any], rows: Sequence[Any], consts: Sequence[Any]) -> None:
+        self._loop = loop
+        self._stops = False
+        self._buffer = loop.program.initial.copy()
+        start = self._fill(0, carry)
+        self._fill(start + sum(loop.row_sizes), consts)
+        self._rows = [np.ascontiguousarray(row, float) for row in rows]
+        self._results: list[NDArray[Any]] = []
+
+    def _fill(self, start: int, values: Sequence[Any]) -> int:
+        """Write numbers into the buffer, from a slot on; returns the slot behind them."""
+        for x in values:
+            size = np.size(x)
+            self._buffer[start : start + size] = x if size == 1 else np.ravel(x)
+            start += size
+        return start
+
+    def list_carry(self) -> list[NDArray[Any]]:
+        """Return the carry after the last step."""
+        parts = []
+        start = 0
+        for kind in self._loop.carry_types:
+            size = prod(kind.shape)
+            parts.append(self._buffer[start : start + size].reshape(kind.shape))
+            start += size
+        return parts
+
+    def add_rows(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Have the other results of the steps written into rows; returns these arrays, or others of doubles."""
+        self._results = [array if array.dtype == np.float64 else np.zeros(array.shape) for array in arrays]
+        return self._results
+
+    def stop_by_last_result(self) -> None:
+        """End the loop when the last result of a step is 0."""
+        self._stops = True
+
+    def runs_on(self) -> bool:
+        """Return whether the last result says that the loop goes on."""
+        program = self._loop.program
+        return bool(self._buffer[program.inputs + program.outputs - 1])
+
+    def run(self, count: int, *, reverse: bool = False) -> int:
+        """Run steps; returns how many of them were run."""
+        code = self._loop.code
+        assert code is not None
+        table = np.array([array.ctypes.data for array in (*self._rows, *self._results)], np.int64)
+        buffer, rows = self._buffer.ctypes.data, table.ctypes.data
+        done = 0
+        while done < count:
+            steps = min(MAX_STEPS_AT_ONCE, count - done)
+            first = count - 1 - done if reverse else done
+            done += code.run(buffer, rows, first, -1 if reverse else 1, steps)
+            if self._stops and not self.runs_on():
+                break
+        return done
 
 
 def _is_small_whole(x: Any) -> bool:
@@ -1855,22 +1977,29 @@ class LoopSteps:
         assert bound is not None
         self._bound = bound
         self._stop = 0
-        self.carry = bound.inputs[: len(carry)]
+        self._carry = bound.inputs[: len(carry)]
         given = bound.inputs[len(carry) : len(carry) + len(rows)]
         self._rows = [np.ascontiguousarray(row, memory.dtype) for row, memory in zip(rows, given, strict=True)]
-        for memory, x in zip(self.carry, carry, strict=True):
+        for memory, x in zip(self._carry, carry, strict=True):
             memory[...] = x
         for memory, x in zip(bound.inputs[len(carry) + len(rows) :], consts, strict=True):
             memory[...] = x
         pairs = zip(self._rows, given, strict=True)
         self._before = [[row.ctypes.data, x.nbytes, x.ctypes.data, 0, x.nbytes] for row, x in pairs]
-        results = zip(bound.results[: len(carry)], self.carry, strict=True)
+        results = zip(bound.results[: len(carry)], self._carry, strict=True)
         self._after = [[y.ctypes.data, 0, x.ctypes.data, 0, x.nbytes] for y, x in results]
 
-    def add_rows(self, types: Sequence[WireType]) -> list[NDArray[Any]]:
-        """Return arrays whose rows are the other results of the steps."""
-        results = self._bound.results[len(self.carry) :]
-        rows = [np.zeros(kind.shape, y.dtype) for kind, y in zip(types, results, strict=True)]
+    def list_carry(self) -> list[NDArray[Any]]:
+        """Return the carry after the last step."""
+        return self._carry
+
+    def add_rows(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Have the other results of the steps written into rows; returns these arrays, or others of their dtypes."""
+        results = self._bound.results[len(self._carry) :]
+        rows = [
+            array if array.dtype == y.dtype else np.zeros(array.shape, y.dtype)
+            for array, y in zip(arrays, results, strict=True)
+        ]
         pairs = zip(results, rows, strict=True)
         self._after += [[y.ctypes.data, 0, row.ctypes.data, y.nbytes, y.nbytes] for y, row in pairs]
         return rows

@@ -22,10 +22,11 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.dtypes import BOOL, WireType
 from wiregrad.errors import ConvergenceError, DomainError, IndexingError, NoRuleError
-from wiregrad.frontends.recording.record import convention
+from wiregrad.frontends.recording.record import convention, is_tracing
 from wiregrad.frontends.transforms.vmap_and_checkpoint import apply_batched
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port
 from wiregrad.ir.types_and_kinks import decode_mode
@@ -45,6 +46,10 @@ from wiregrad.ops.gradient_flow import (
 from wiregrad.passes import prune, sweep_backward, sweep_forward
 from wiregrad.passes.differentiation import SilentWatcher
 
+NATIVE_LOOPS: list[Callable[[Any], Callable[..., Any]]] = []
+"""What returns native code for a loop op, once a backend has added it."""
+MIN_LONG_LOOP = 20_000
+"""A loop is long if its body has so many nodes in all steps together."""
 COUNT_TYPE = WireType(np.dtype(np.int64))
 MAX_EXACT_WHOLE = 1 << 53
 """Whole numbers up to this size are exact in float64."""
@@ -98,6 +103,14 @@ class PackedWires:
             packed[start : start + size] = np.ravel(part)
             start += size
         return packed
+
+    def view_parts(self, packed: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return the parts of a joined array as views of it, in its dtype."""
+        if self.is_single:
+            return [packed]
+        ends = np.cumsum(self.sizes).tolist()
+        triples = zip(self.types, self.sizes, ends, strict=True)
+        return [packed[end - size : end].reshape(kind.shape) for kind, size, end in triples]
 
     def unpack(self, packed: Any) -> list[Any]:
         """Return the parts of a joined wire: a number, an array, a value or a port."""
@@ -375,8 +388,15 @@ class LoopOp(ArrayOp):
         return [BodyProgram(circuit).run for circuit in self.plan.circuits]
 
     def compute(self, *xs: Any) -> Any:
-        """Run the loop on plain numbers and arrays."""
-        return self.plan.run_with(self.runners, xs)
+        """Run the loop on plain numbers and arrays.
+
+        A long loop that is being traced is run by native code where that is loaded: what is traced is the circuit, and
+        tracing should not take longer for more steps.
+        """
+        plan = self.plan
+        if NATIVE_LOOPS and is_tracing() and isinstance(plan, ScanPlan) and plan.is_long:
+            return NATIVE_LOOPS[-1](self)(*xs)
+        return plan.run_with(self.runners, xs)
 
     def infer(self, types: tuple[WireType, ...]) -> WireType:
         """Return the type of the joined results, which follows from the body."""
@@ -484,6 +504,11 @@ class ScanPlan:
     def circuits(self) -> tuple[CircuitGraph, ...]:
         """The body."""
         return (self.body,)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether running all steps in Python takes long."""
+        return self.body.size * (self.length or 0) >= MIN_LONG_LOOP
 
     def split(self, operands: Sequence[Any]) -> ScanOperands:
         """Return the operands by their role."""
@@ -775,8 +800,8 @@ class CountedPullPlan:
     def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
         """Raise: a second derivative would need the carries."""
         raise NoRuleError(
-            f"the second derivative of {self.plan.called} in a circuit needs the carries of all steps, and their number "
-            "is not known while the circuit is built: give wg.while_loop a bound, limit=1000"
+            f"the second derivative of {self.plan.called} in a circuit needs the carries of all steps, and their "
+            "number is not known while the circuit is built: give wg.while_loop a bound, limit=1000"
         )
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
