@@ -109,7 +109,7 @@ SCALAR_PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     "while never": lambda lax, w: lax.while_loop(lambda x: x < 0.0, lambda x: x * w, w),
     "cond": lambda lax, w: lax.cond(w > 1.0, lambda x: x**3, lambda x: -x, w),
     "cond in steps": lambda lax, w: lax.fori_loop(
-        0, 5, lambda i, c: lax.cond(c > 1.0, lambda x: np.sin(x), lambda x: x * w + 0.3, c), w
+        0, 5, lambda i, c: lax.cond(c > 1.0, np.sin, lambda x: x * w + 0.3, c), w
     ),
     "switch": lambda lax, w: lax.switch(1, [np.sin, np.exp], w),
     "nested": lambda lax, w: lax.fori_loop(0, 3, lambda i, c: lax.fori_loop(0, 2, lambda j, d: d * w + i * j, c), w),
@@ -302,7 +302,7 @@ def test_complex_carries() -> None:
 @pytest.mark.parametrize("start", [1, 2**30])
 def test_whole_numbers_stay_exact_in_compiled_loops(start: int) -> None:
     def f(w: Any) -> Any:
-        seed, total = wg.fori_loop(
+        _, total = wg.fori_loop(
             0, 20, lambda i, c: ((c[0] * 1103515245 + 12345) % 2**31, c[1] + w * (c[0] % 7)), (start, 0.0)
         )
         return total

@@ -408,7 +408,7 @@ def choice_by_number(np: Any, lax: Any, p: Any) -> Any:
 @program
 def choice_by_counter(np: Any, lax: Any, p: Any) -> Any:
     def step(i: Any, c: Any) -> Any:
-        return lax.switch(i % 3, [lambda a: a * p[0], lambda a: np.sin(a), lambda a: a + p[1]], c)
+        return lax.switch(i % 3, [lambda a: a * p[0], np.sin, lambda a: a + p[1]], c)
 
     return lax.fori_loop(0, 7, step, p[2])
 

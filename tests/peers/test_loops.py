@@ -1,4 +1,4 @@
-"""Sixty and more programs with loops and branches against JAX, to 1e-10: values, both modes, second order, compiled, batched."""
+"""Programs with loops and branches against JAX, to 1e-10: values, both modes, second order, compiled, batched."""
 
 from __future__ import annotations
 

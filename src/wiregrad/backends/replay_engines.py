@@ -47,7 +47,13 @@ else:
     tiers = load_module_lazily("wiregrad.backends.native.tiers")
     array_program = load_module_lazily("wiregrad.backends.native_arrays.array_program")
 
-loop_ops.NATIVE_LOOPS.append(lambda op: array_program.find_native_loop(op))
+
+def _find_native_loop(op: loop_ops.LoopOp) -> Callable[..., Any]:
+    """Return the native code of a loop; a function, because the module is loaded when it is first needed."""
+    return array_program.find_native_loop(op)
+
+
+loop_ops.NATIVE_LOOPS.append(_find_native_loop)
 
 
 class Flip:
@@ -92,7 +98,8 @@ class InterpreterReplay:
         """Return the value of every node; None if an op raises."""
         point = [np.float64(x) if type(x) is float else x for x in inputs]
         try:
-            return interpreter.evaluate_nodes(self.circuit, point)
+            with loop_ops.run_as_replay():
+                return interpreter.evaluate_nodes(self.circuit, point)
         except Exception:
             # The function itself is called instead: it raises a proper error, or handles this one.
             return None

@@ -14,7 +14,9 @@ is exact up to 2**53; larger ones raise.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -26,6 +28,7 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import BOOL, WireType
 from wiregrad.errors import ConvergenceError, DomainError, IndexingError, NoRuleError
+from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.record import convention, is_tracing
 from wiregrad.frontends.transforms.vmap_and_checkpoint import apply_batched
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port
@@ -48,6 +51,28 @@ from wiregrad.passes.differentiation import SilentWatcher
 
 NATIVE_LOOPS: list[Callable[[Any], Callable[..., Any]]] = []
 """What returns native code for a loop op, once a backend has added it."""
+
+
+class RunningReplays(threading.local):
+    """Whether a replay of a traced function is running in this thread."""
+
+    are_running = False
+
+
+REPLAYS = RunningReplays()
+
+
+@contextmanager
+def run_as_replay() -> Iterator[None]:
+    """Run long loops by the code that traces use, so that they return the same bits."""
+    before = REPLAYS.are_running
+    REPLAYS.are_running = True
+    try:
+        yield
+    finally:
+        REPLAYS.are_running = before
+
+
 MIN_LONG_LOOP = 20_000
 """A loop is long if its body has so many nodes in all steps together."""
 COUNT_TYPE = WireType(np.dtype(np.int64))
@@ -391,11 +416,13 @@ class LoopOp(ArrayOp):
         """Run the loop on plain numbers and arrays.
 
         A long loop that is being traced is run by native code where that is loaded: what is traced is the circuit, and
-        tracing should not take longer for more steps.
+        tracing should not take longer for more steps. So is a long loop in a replay, which is compared with the trace.
         """
         plan = self.plan
-        if NATIVE_LOOPS and is_tracing() and isinstance(plan, ScanPlan) and plan.is_long:
-            return NATIVE_LOOPS[-1](self)(*xs)
+        is_native = NATIVE_LOOPS and isinstance(plan, ScanPlan) and plan.is_long
+        if is_native and (is_tracing() or REPLAYS.are_running):
+            with OVERLAY.pause():
+                return NATIVE_LOOPS[-1](self)(*xs)
         return plan.run_with(self.runners, xs)
 
     def infer(self, types: tuple[WireType, ...]) -> WireType:
