@@ -372,7 +372,9 @@ class BodyWriter:
 class LoopPlan(Protocol):
     """What one loop or branch node does."""
 
-    called: str
+    @property
+    def called(self) -> str:
+        """The name to show."""
 
     @property
     def layout(self) -> PackedWires:
