@@ -2121,7 +2121,7 @@ class FloatBodyWriter:
         no, yes = (list(map(self.as_float, self.copy_circuit(each, inputs, changes))) for each in plan.branches)
         chosen = [TABLE["where"](holds, *pair) for pair in zip(yes, no, strict=True)]
         if plan.layout.is_single:
-            return chosen[0]
+            return cast(Port, chosen[0])
         return cast(Port, loop_ops.join_rows([FUNCTIONS["ravel"].run(port) for port in chosen]))
 
     def as_float(self, port: Port) -> Port:

@@ -32,7 +32,7 @@ from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.record import convention, is_tracing
 from wiregrad.frontends.transforms.vmap_and_checkpoint import apply_batched
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port
-from wiregrad.ir.types_and_kinks import decode_mode
+from wiregrad.ir.columns import decode_mode
 from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.functions.shape import pick_elements, reshape_to

@@ -41,7 +41,7 @@ from wiregrad.frontends.transforms.loop_ops import (
     raise_limit,
 )
 from wiregrad.ir import TABLE, CircuitGraph
-from wiregrad.ir.types_and_kinks import type_of_constant
+from wiregrad.ir.columns import type_of_constant
 from wiregrad.ops.functions import FUNCTIONS
 
 
