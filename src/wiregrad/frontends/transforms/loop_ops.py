@@ -47,7 +47,7 @@ from wiregrad.ops.gradient_flow import (
     shape_of,
 )
 from wiregrad.passes import prune, sweep_backward, sweep_forward
-from wiregrad.passes.differentiation import SilentWatcher
+from wiregrad.passes.__init__ import SilentWatcher
 
 NATIVE_LOOPS: list[Callable[[Any], Callable[..., Any]]] = []
 """What returns native code for a loop op, once a backend has added it."""
