@@ -48,7 +48,7 @@ else:
     array_program = load_module_lazily("wiregrad.backends.native_arrays.array_program")
 
 
-def _find_native_loop(op: loop_ops.LoopOp) -> Callable[..., Any]:
+def _find_native_loop(op: loop_ops.ControlOp) -> Callable[..., Any]:
     """Return the native code of a loop; a function, because the module is loaded when it is first needed."""
     return array_program.find_native_loop(op)
 

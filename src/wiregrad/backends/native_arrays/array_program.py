@@ -1733,12 +1733,12 @@ _KNOWN_LOOPS: weakref.WeakKeyDictionary[Any, NativeLoop] = weakref.WeakKeyDictio
 
 def is_loop(op: Op) -> bool:
     """Return whether a node is a loop or a branch, which has a plan."""
-    return isinstance(op, loop_ops.LoopOp)
+    return isinstance(op, loop_ops.ControlOp)
 
 
 def find_native_loop(op: Op) -> NativeLoop:
     """Return the native code of a loop node; nodes with the same plan share it."""
-    assert isinstance(op, loop_ops.LoopOp)
+    assert isinstance(op, loop_ops.ControlOp)
     loop = _KNOWN_LOOPS.get(op.plan)
     if loop is None:
         loop = _KNOWN_LOOPS.setdefault(op.plan, NativeLoop(op))
@@ -1749,7 +1749,7 @@ class NativeLoop:
     """A loop or branch of a compiled circuit; its body is native code, and so are the steps where that is possible."""
 
     def __init__(self, op: Op) -> None:
-        assert isinstance(op, loop_ops.LoopOp)
+        assert isinstance(op, loop_ops.ControlOp)
         # The plan is the key under which this is kept, so it must not be kept alive by it.
         self._plan = weakref.ref(op.plan)
         self.stream: LoopStream | None = None
@@ -1762,7 +1762,7 @@ class NativeLoop:
             self.reason = str(error)
 
     @property
-    def plan(self) -> loop_ops.LoopPlan:
+    def plan(self) -> loop_ops.ControlPlan:
         """What the node does."""
         plan = self._plan()
         assert plan is not None
@@ -1799,7 +1799,7 @@ class LoopStream:
     A while loop is a scan whose body also says whether to go on. Raises `NotNativeError` for other loops.
     """
 
-    def __init__(self, plan: loop_ops.LoopPlan) -> None:
+    def __init__(self, plan: loop_ops.ControlPlan) -> None:
         jit.check_native_enabled()
         if not isinstance(plan, loop_ops.ScanPlan | loop_ops.WhilePlan):
             raise NotNativeError("a branch is chosen in Python")
@@ -1826,7 +1826,7 @@ class LoopStream:
         except WiregradError:
             return None
 
-    def run(self, plan: loop_ops.LoopPlan, xs: Sequence[Any]) -> Any:
+    def run(self, plan: loop_ops.ControlPlan, xs: Sequence[Any]) -> Any:
         """Return the joined results; None if whole numbers are too large for this program."""
         if self._code.is_float and not all(map(_is_small_whole, xs)):
             return None

@@ -46,8 +46,7 @@ from wiregrad.ops.gradient_flow import (
     only,
     shape_of,
 )
-from wiregrad.passes import prune, sweep_backward, sweep_forward
-from wiregrad.passes.__init__ import SilentWatcher
+from wiregrad.passes import SilentWatcher, prune, sweep_backward, sweep_forward
 
 NATIVE_LOOPS: list[Callable[[Any], Callable[..., Any]]] = []
 """What returns native code for a loop op, once a backend has added it."""
@@ -369,7 +368,7 @@ class BodyWriter:
         return prune(self.builder.build(name="body", labels={f"y{k}": port for k, port in enumerate(ports)}))
 
 
-class LoopPlan(Protocol):
+class ControlPlan(Protocol):
     """What one loop or branch node does."""
 
     @property
@@ -398,15 +397,15 @@ class LoopPlan(Protocol):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class LoopOp(ArrayOp):
+class ControlOp(ArrayOp):
     """An op that runs circuits; its only setting, `loop`, is a plan that has its rules."""
 
     pulls_together: ClassVar[bool] = True
 
     @property
-    def plan(self) -> LoopPlan:
+    def plan(self) -> ControlPlan:
         """What this node does."""
-        plan: LoopPlan = self.options["loop"]
+        plan: ControlPlan = self.options["loop"]
         return plan
 
     @cached_property
@@ -449,13 +448,13 @@ class LoopOp(ArrayOp):
         return self.plan.apply_to_rows(operands, size)
 
 
-def _refuse_unbound(*xs: Any, loop: LoopPlan) -> Any:
+def _refuse_unbound(*xs: Any, loop: ControlPlan) -> Any:
     raise DomainError("a loop op computes with its plan alone")
 
 
-def _add_loop_op(name: str, doc: str) -> LoopOp:
+def _add_loop_op(name: str, doc: str) -> ControlOp:
     return TABLE.add(
-        LoopOp(
+        ControlOp(
             name=name,
             doc=doc,
             inputs=("x",),
@@ -473,7 +472,7 @@ WHILE_OP = _add_loop_op("while_loop", "A circuit that runs again and again as lo
 SWITCH_OP = _add_loop_op("switch", "One of several circuits, chosen by a whole number.")
 
 
-def run_plan(op: LoopOp, plan: LoopPlan, operands: Sequence[Any]) -> list[Any]:
+def run_plan(op: ControlOp, plan: ControlPlan, operands: Sequence[Any]) -> list[Any]:
     """Apply a loop op to operands; returns its results one by one."""
     if not plan.layout.types:
         return []

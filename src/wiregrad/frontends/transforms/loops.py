@@ -30,8 +30,8 @@ from wiregrad.frontends.transforms.loop_ops import (
     SWITCH_OP,
     WHILE_OP,
     BodyWriter,
-    LoopOp,
-    LoopPlan,
+    ControlOp,
+    ControlPlan,
     ScanPlan,
     SwitchPlan,
     WhilePlan,
@@ -211,7 +211,10 @@ def _scan_plainly(
             return None
         _check_carry(before, flatten(carry), f)
         results.append(y)
-    return carry, _stack_rows(results[::-1] if reverse else results)
+    # NumPy's numbers come from rows of xs; a carry that was a Python number stays one.
+    pairs = zip(flatten(carry)[0], flatten(init)[0], strict=True)
+    last = [_as_python(new) if is_python_number(old) else new for new, old in pairs]
+    return unflatten(flatten(carry)[1], last), _stack_rows(results[::-1] if reverse else results)
 
 
 def _stack_rows(results: Sequence[Any]) -> Any:
@@ -442,7 +445,7 @@ def _as_python(result: Any) -> Any:
     return result.item() if isinstance(result, np.generic) else result
 
 
-def _run_node(op: LoopOp, plan: LoopPlan, operands: Sequence[Any]) -> list[Any]:
+def _run_node(op: ControlOp, plan: ControlPlan, operands: Sequence[Any]) -> list[Any]:
     """Apply a loop op, recorded if there are values among its operands; returns its results one by one."""
     bound = op.bind_once(loop=plan)
     if any(isinstance(x, Value) for x in operands):
