@@ -82,7 +82,6 @@ __all__: list[str] = [
     "common_type",
     "compress",
     "concatenate",
-    "cond",
     "conj",
     "conjugate",
     "conv1d",
@@ -539,8 +538,13 @@ def apply_along_axis(func1d: Any, axis: int, arr: NDArray[Any], *args: Any, **kw
 def apply_along_axis(func1d: Any, axis: int, arr: Value, *args: Any, **kwargs: Any) -> Value: ...
 @overload
 def apply_along_axis(func1d: Any, axis: int, arr: Operand, *args: Any, **kwargs: Any) -> Any: ...
-def apply_over_axes(func: Any, a: Operand, axes: Any) -> Any:
-    """A function applied along several axes, one after another."""
+@overload
+def apply_over_axes(func: Any, a: NDArray[Any], axes: Any) -> NDArray[Any]:
+    """A function of an array and an axis, applied over several axes one after the other."""
+@overload
+def apply_over_axes(func: Any, a: Value, axes: Any) -> Value: ...
+@overload
+def apply_over_axes(func: Any, a: Operand, axes: Any) -> Any: ...
 @overload
 def arccos(x: float, /) -> float:
     """Angle whose cosine is the wire."""
@@ -1005,13 +1009,6 @@ def concatenate(xs: NDArray[Any] | Sequence[NDArray[Any]], axis: int | None = 0,
 def concatenate(xs: Value | Sequence[Value], axis: int | None = 0, *, dtype: DTypeLike | None = None, casting: str = 'same_kind') -> Value: ...
 @overload
 def concatenate(xs: Operand, axis: int | None = 0, *, dtype: DTypeLike | None = None, casting: str = 'same_kind') -> Any: ...
-@overload
-def cond(x: NDArray[Any], p: Any = None) -> Any:
-    """The condition number, by singular values or by another norm."""
-@overload
-def cond(x: Value, p: Any = None) -> Value: ...
-@overload
-def cond(x: Operand, p: Any = None) -> Any: ...
 @overload
 def conj(x: NDArray[Any]) -> NDArray[Any]:
     """The complex conjugate."""
