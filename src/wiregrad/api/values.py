@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from wiregrad.frontends.transforms.fitting import lbfgs, least_squares, newton
     from wiregrad.frontends.transforms.implicit import fixed_point, implicit, linear_solve, minimize, root
     from wiregrad.frontends.transforms.memory_plans import plan_memory
+    from wiregrad.frontends.transforms.ode import event, odeint
     from wiregrad.frontends.transforms.sparse import sparse_hessian, sparse_jacobian
 else:
     tracing = load_module_lazily("wiregrad.frontends.recording.trace")
@@ -52,6 +53,7 @@ else:
             ),
             **dict.fromkeys(("lbfgs", "least_squares", "newton"), "wiregrad.frontends.transforms.fitting"),
             "plan_memory": "wiregrad.frontends.transforms.memory_plans",
+            **dict.fromkeys(("event", "odeint"), "wiregrad.frontends.transforms.ode"),
             **dict.fromkeys(("sparse_hessian", "sparse_jacobian"), "wiregrad.frontends.transforms.sparse"),
         },
     )
@@ -63,6 +65,7 @@ __all__ = [
     "checkpoint",
     "convention",
     "elementwise_grad",
+    "event",
     "fixed_point",
     "grad",
     "group",
@@ -80,6 +83,7 @@ __all__ = [
     "minimize",
     "newton",
     "no_grad",
+    "odeint",
     "once_differentiable",
     "op",
     "places",
