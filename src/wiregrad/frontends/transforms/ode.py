@@ -509,10 +509,19 @@ class OdeSegment(CheckpointSegment):
         if self.adjoint == "continuous":
             return AdjointEquation(self, xs).pull(g, y)
         if isinstance(g, Value) or any(isinstance(x, Value) for x in xs):
+            self._refuse_tracing()
             return super()._recompute_gradients(g, xs, y)
         with convention(self.convention), np.errstate(all="ignore"):
             gradients: list[Any] = OVERLAY.call(self._pull_steps, (np.asarray(g, float), xs, y), {})
             return gradients
+
+    def _refuse_tracing(self) -> None:
+        """Raise while a circuit is traced: it would hold the steps of this point, which are not those of another."""
+        if STATE.tape is not None and STATE.tape.guard is not None:
+            raise EscapeError(
+                f"the gradient of {self.called} is computed step by step, and other inputs need other steps, so a "
+                f"circuit cannot hold it; trace the function, and differentiate the circuit{format_user_line()}"
+            )
 
     def _pull_steps(self, g: Vector, xs: Sequence[Any], y: Any) -> list[Any]:
         """Go back over the steps, one recorded at a time, and add up the gradients."""

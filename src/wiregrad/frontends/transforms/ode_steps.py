@@ -100,7 +100,7 @@ def combine(weights: Vector, terms: Sequence[Any]) -> Any:
     [3.0, 3.0]
     """
     if not any(isinstance(term, Value) for term in terms):
-        return weights @ np.array(terms)
+        return weights.dot(terms)  # type: ignore[arg-type]
     products = [float(weight) * term for weight, term in zip(weights, terms, strict=True) if weight]
     total = products[0]
     for product in products[1:]:
@@ -441,6 +441,9 @@ class InitialValueProblem:
         self.f = f
         self.settings = settings
         self.events = events
+        for leaf in flatten(y0)[0]:
+            if np.asarray(data_of(leaf)).dtype.kind not in "fiu":
+                raise OperandError(f"y0 must consist of real numbers; got {short_repr(leaf)}{format_user_line()}")
         self.parts = UnknownParts(y0)
         self.called = f"odeint of {function_name(f)}"
         for k, one in enumerate(events):
@@ -713,22 +716,33 @@ class Trajectory:
         count = max(ceil(abs(span) / self.settings.step - 1e-9), 1)
         stop = (round(state.share * count) + 1) / count
         step = self.settings.method.take_step(self.system, t, (stop - state.share) * span, state.z, state.slope)
-        if not np.isfinite(step.end).all():
-            raise self._describe_non_finite(t, state.z)
+        if not np.isfinite(step.end).all() or not np.isfinite(step.end_slope()).all():
+            raise self._describe_overflow(step)
         return step, stop
+
+    def _describe_overflow(self, step: OdeStep) -> Exception:
+        """Return the error for a step of fixed length that does not lead to a finite state."""
+        at = (step.t + step.h, step.end) if np.isfinite(step.end).all() else (step.t, step.z)
+        if not np.isfinite(self.system.slope(*at)).all():
+            return self._describe_non_finite(*at)
+        return ConvergenceError(
+            f"{self.problem.called}: a step of length {abs(step.h):g} from t = {step.t:g} leads to numbers that are not "
+            "finite: take a smaller step=, or an adaptive method"
+        )
 
     def _try_steps(
         self, state: SolverState, span: float, t: float, counts: SolveCounts
     ) -> tuple[OdeStep, float, float, float]:
         """Try shorter and shorter steps until the error is small enough; returns also the length of the next."""
         size = state.size
-        was_rejected = was_finite = False
+        was_rejected = False
+        was_finite = True
         while True:
             stop = state.share + size / abs(span)
             stop = 1.0 if stop > 1.0 - 1e-9 else stop
             h = (stop - state.share) * span
             if abs(h) <= 16.0 * float(np.spacing(max(abs(t), abs(span) * 1e-3))):
-                raise self._describe_small_step(t, state.z, was_finite=was_finite)
+                raise self._describe_small_step(t, h, state.z, was_finite=was_finite)
             step, error = self._try_step(t, h, state)
             was_finite = isfinite(error)
             if error <= 1.0:
@@ -785,9 +799,11 @@ class Trajectory:
             "step= or max_steps=, or a shorter time"
         )
 
-    def _describe_small_step(self, t: float, z: Vector, *, was_finite: bool) -> Exception:
-        if not was_finite:
-            return self._describe_non_finite(t, z)
+    def _describe_small_step(self, t: float, h: float, z: Vector, *, was_finite: bool) -> Exception:
+        """Return the error for a solution that goes on by no step, however short."""
+        later = z + h * self.system.slope(t, z)
+        if not was_finite and not np.isfinite(self.system.slope(t + h, later)).all():
+            return self._describe_non_finite(t + h, later)
         return ConvergenceError(
             f"{self.problem.called}: no step is short enough at t = {t:g}, where y is "
             f"{short_repr(self.problem.split_state(z))}: the solution may grow without bound there, f may jump, or the "
@@ -795,13 +811,9 @@ class Trajectory:
         )
 
     def _describe_non_finite(self, t: float, z: Vector) -> NonFiniteError:
-        """Return the error for an f that is not finite at a state or soon after it, with the line if it is found."""
-        slope = self.system.slope(t, z)
+        """Return the error for an f that is not finite at a state, with the line if it is found."""
+        slope = self.problem.split_state(self.system.slope(t, z))
         where = f"at t = {t:g}, y = {short_repr(self.problem.split_state(z))}"
-        if np.isfinite(slope).all():
-            return NonFiniteError(
-                f"{self.problem.called}: f is not finite, however short the step is that is taken {where}"
-            )
         place = find_non_finite_line(self.problem, t, z, self.system.args)
         return NonFiniteError(f"{self.problem.called}: f is {short_repr(slope)} {where}{place}")
 
