@@ -330,7 +330,7 @@ def _solve_between(problem: InitialValueProblem, solve: Callable[[Any], Any], ti
     segment, packed = solve(queries)
     if segment.row_count < len(plain) or not np.all((plain - ends[0]) * (plain - ends[-1]) <= 0.0):
         raise OperandError(
-            f"{problem.called}: the solution is known from {ends[0]:g} to {segment.last_time:g}; got "
+            f"{problem.called}: the solution is known from {ends[0]:g} to {segment.counts.last_time:g}; got "
             f"{short_repr(plain)}{format_user_line()}"
         )
     return segment.stack_states(packed, np.shape(data_of(wanted)))
@@ -343,6 +343,7 @@ class SolvedRows:
     rows: list[Any]
     events: list[tuple[int, Any, Any]]
     """Which event, its time, and the state."""
+    counts: SolveCounts = field(default_factory=SolveCounts)
 
     def pack(self) -> Any:
         """Join all to one vector: the rows, and then time and state of each event."""
@@ -376,12 +377,11 @@ class OdeSegment(CheckpointSegment):
         self.query_count = query_count
         self.adjoint = adjoint
         self.counts = SolveCounts()
-        self.evaluations = 0
         self.order: tuple[int, ...] = ()
         """Which event each of the events found belongs to."""
-        self.last_time = 0.0
         self.row_count = 0
-        self._first_data: list[Any] = []
+        self._latest_count: tuple[list[Any], int] = ([], 0)
+        """The data of the last solution on plain numbers, and the number of its steps."""
         places = unflatten(tree, list(range(len(leaves))))[0]
         self.state_count = len(flatten(places[0])[0])
         self.times_place: int = places[1]
@@ -397,33 +397,31 @@ class OdeSegment(CheckpointSegment):
         """Solve the problem on plain numbers, and note which values from outside f and the events use."""
         self.kinds = [number_class(x) for x in passed]
         captured: dict[Any, Value] = {}
-        found, system = self._solve_plainly([data_of(x) for x in passed], captured)
+        found = self._solve_plainly([data_of(x) for x in passed], captured)
         self.captured = list(captured.values())
-        self.evaluations = system.evaluations
+        self.counts = found.counts
         self.order = tuple(k for k, _, _ in found.events)
         self.row_count = len(found.rows)
         packed = found.pack()
         self.parts = PackedParts([packed])
         return [packed]
 
-    def _solve_plainly(
-        self, data: Sequence[Any], captured: dict[Any, Value] | None = None
-    ) -> tuple[SolvedRows, BoundSystem]:
+    def _solve_plainly(self, data: Sequence[Any], captured: dict[Any, Value] | None = None) -> SolvedRows:
         """Solve on plain numbers; returns the rows and events."""
         trajectory, z = self._make_trajectory(data)
         found = SolvedRows([z] if trajectory.lands else [], [])
-        self.counts = SolveCounts()
 
         def follow() -> None:
-            for accepted in self._iterate_steps(trajectory, z, self.counts, captured):
+            for accepted in self._iterate_steps(trajectory, z, found.counts, captured):
                 found.add(accepted.move, *read_step(trajectory.system, accepted.move, accepted.step))
-                self.last_time = trajectory.time_of(accepted.after)
+                found.counts.last_time = trajectory.time_of(accepted.after)
 
         with convention(self.convention), np.errstate(all="ignore"):
             OVERLAY.call(follow, (), {})
-        self._first_data = list(data)
+        self._latest_count = (list(data), found.counts.steps)
+        found.counts.evaluations = trajectory.system.evaluations
         found.rows = self._sort_rows(found.rows, trajectory)
-        return found, trajectory.system
+        return found
 
     def _sort_rows(self, rows: list[Any], trajectory: Trajectory) -> list[Any]:
         """Return rows in the order in which they were asked for; steps reach them in the order of time."""
@@ -484,7 +482,7 @@ class OdeSegment(CheckpointSegment):
 
     def _solve_again(self, data: Sequence[Any]) -> Any:
         """Solve at other inputs, for a circuit; raises if there are other events than when it was traced."""
-        found, _ = self._solve_plainly(data)
+        found = self._solve_plainly(data)
         if tuple(k for k, _, _ in found.events) != self.order or len(found.rows) != self.row_count:
             raise BranchError(
                 f"{self.called} has other events at these inputs than when the circuit was traced, so its result has "
@@ -553,8 +551,9 @@ class OdeSegment(CheckpointSegment):
 
     def _count_steps(self, trajectory: Trajectory, z: Vector, xs: Sequence[Any]) -> int:
         """Return the number of steps; it is known unless a circuit was run at other inputs."""
-        if all(np.array_equal(one, other) for one, other in zip(self._first_data, xs, strict=False)):
-            return self.counts.steps
+        data, count = self._latest_count
+        if all(np.array_equal(one, other) for one, other in zip(data, xs, strict=False)):
+            return count
         counts = SolveCounts()
         for _ in self._iterate_steps(trajectory, z, counts):
             pass
@@ -644,7 +643,7 @@ class OdeSegment(CheckpointSegment):
             event_states,
             self.counts.steps,
             self.counts.rejected,
-            self.evaluations,
+            self.counts.evaluations,
             self.problem.settings.method.name,
             tuple(self._list_notes(len(data_of(times)))),
             solve_at,
@@ -653,7 +652,7 @@ class OdeSegment(CheckpointSegment):
     def _list_notes(self, wanted: int) -> Iterator[str]:
         if self.row_count < wanted:
             missing = count_with_noun(wanted - self.row_count, "time")
-            yield f"event {self.order[-1]} ended the solution at t = {self.last_time:g}, before {missing}"
+            yield f"event {self.order[-1]} ended the solution at t = {self.counts.last_time:g}, before {missing}"
         for k, moments in sorted(self.counts.ignored.items()):
             if k not in self.order:
                 one = self.problem.events[k]

@@ -594,6 +594,8 @@ class SolveCounts:
 
     steps: int = 0
     rejected: int = 0
+    evaluations: int = 0
+    last_time: float = 0.0
     stiff_run: int = 0
     stiff_steps: int = 0
     stiffness: float = 0.0
