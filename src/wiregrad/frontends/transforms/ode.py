@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -36,7 +36,7 @@ from wiregrad.errors import (
     short_repr,
 )
 from wiregrad.frontends.recording.arguments import PackedParts, fill_places, flatten, unflatten
-from wiregrad.frontends.recording.library_hooks import OVERLAY
+from wiregrad.frontends.recording.library_hooks import OVERLAY, leave_transforms
 from wiregrad.frontends.recording.record import common_tape, convention, finish_node, no_grad, place_on_tape
 from wiregrad.frontends.recording.session import RecordingSession, data_of, function_name, push_by_transpose
 from wiregrad.frontends.recording.tape import STATE, Tape, TapeKind
@@ -55,7 +55,9 @@ from wiregrad.frontends.transforms.ode_steps import (
     METHODS,
     STIFF_METHOD,
     AcceptedStep,
+    BoundFunction,
     BoundSystem,
+    CompiledMethod,
     InitialValueProblem,
     OdeEvent,
     OdeMethod,
@@ -68,6 +70,7 @@ from wiregrad.frontends.transforms.ode_steps import (
 )
 from wiregrad.frontends.transforms.vmap_and_checkpoint import CheckpointSegment
 from wiregrad.ir import TABLE, Pattern
+from wiregrad.ir.types_and_kinks import chosen_convention
 from wiregrad.ops.array_ops import General
 from wiregrad.ops.functions import FUNCTIONS
 
@@ -255,7 +258,7 @@ def _read_times(ts: Any) -> Any:
 
 def read_step(system: BoundSystem, move: OdeMove, step: OdeStep) -> tuple[list[Any], list[tuple[Any, Any]]]:
     """Return the rows that a step gives, and the times and states of the events in it."""
-    method = system.problem.settings.method
+    method = system.problem.method
     rows = [method.interpolate(step, (system.times[k] - step.t) / step.h) for k in move.rows]
     if move.lands:
         rows.append(step.end)
@@ -276,7 +279,7 @@ def apply_move(
     span = end_time - start
     t = start + move.share * span
     h = (move.stop - move.share) * span if move.effect is None else _solve_event(system, move.effect, t, z)
-    step = system.problem.settings.method.take_step(system, t, h, z)
+    step = system.problem.method.take_step(system, t, h, z)
     rows, fired = read_step(system, move, step)
     if move.effect is not None:
         return t + h, system.restart(move.effect[0], t + h, step.end), rows, fired
@@ -288,7 +291,7 @@ def _solve_event(system: BoundSystem, crossing: tuple[int, float], t: Any, z: An
     k, length = crossing
     if system.plain:
         return length
-    method = system.problem.settings.method
+    method = system.problem.method
 
     def gap_after(h: Any) -> Any:
         return system.gap(k, t + h, method.take_step(system, t, h, z).end)
@@ -416,8 +419,7 @@ class OdeSegment(CheckpointSegment):
                 found.add(accepted.move, *read_step(trajectory.system, accepted.move, accepted.step))
                 found.counts.last_time = trajectory.time_of(accepted.after)
 
-        with convention(self.convention), np.errstate(all="ignore"):
-            OVERLAY.call(follow, (), {})
+        self._run_plainly(follow)
         self._latest_count = (list(data), found.counts.steps)
         found.counts.evaluations = trajectory.system.evaluations
         found.rows = self._sort_rows(found.rows, trajectory)
@@ -454,15 +456,19 @@ class OdeSegment(CheckpointSegment):
         captured: dict[Any, Value] | None = None,
     ) -> Iterator[AcceptedStep]:
         """Iterate over the steps of a solution."""
-        with note_captures(captured):
+        with self._apart(captured):
             state = trajectory.make_start(z)
         while not state.ended:
             if counts.steps >= self.problem.settings.max_steps:
                 raise trajectory.describe_too_many_steps(trajectory.time_of(state), counts)
-            with note_captures(captured):
+            with self._apart(captured):
                 accepted = trajectory.advance(state, counts)
             yield accepted
             state = accepted.after
+
+    def _apart(self, captured: dict[Any, Value] | None = None) -> AbstractContextManager[None]:
+        """Return a block in which f runs on plain numbers; a compiled f is not recorded, so that it is replayed."""
+        return nullcontext() if self.problem.is_compiled else note_captures(captured)
 
     def _compute_result(self, y0: Any, times: Any, args: tuple[Any, ...]) -> Any:
         """Solve again: on plain numbers, or on recorded values with the steps that plain numbers take."""
@@ -509,9 +515,17 @@ class OdeSegment(CheckpointSegment):
         if isinstance(g, Value) or any(isinstance(x, Value) for x in xs):
             self._refuse_tracing()
             return super()._recompute_gradients(g, xs, y)
-        with convention(self.convention), np.errstate(all="ignore"):
-            gradients: list[Any] = OVERLAY.call(self._pull_steps, (np.asarray(g, float), xs, y), {})
-            return gradients
+        gradients: list[Any] = self._run_plainly(lambda: self._pull_steps(np.asarray(g, float), xs))
+        return gradients
+
+    def _run_plainly(self, task: Callable[[], Any]) -> Any:
+        """Run a task on plain numbers, with the kink convention that was active when the problem was posed."""
+        chosen = nullcontext() if chosen_convention().label == self.convention else convention(self.convention)
+        if self.problem.is_compiled:
+            with chosen, leave_transforms():
+                return task()
+        with chosen, np.errstate(all="ignore"):
+            return OVERLAY.call(task, (), {})
 
     def _refuse_tracing(self) -> None:
         """Raise while a circuit is traced: it would hold the steps of this point, which are not those of another."""
@@ -521,23 +535,23 @@ class OdeSegment(CheckpointSegment):
                 f"circuit cannot hold it; trace the function, and differentiate the circuit{format_user_line()}"
             )
 
-    def _pull_steps(self, g: Vector, xs: Sequence[Any], y: Any) -> list[Any]:
+    def _pull_steps(self, g: Vector, xs: Sequence[Any]) -> list[Any]:
         """Go back over the steps, one recorded at a time, and add up the gradients."""
         trajectory, z = self._make_trajectory(xs)
         gradients = StepGradients(self, trajectory, g, xs)
-        with note_captures(None):
+        with self._apart():
             kept = {0: trajectory.make_start(z)}
         later: Vector | None = None
         for action in walk_schedule(BinomialSchedule(self._count_kept_states()), self._count_steps(trajectory, z, xs)):
             if isinstance(action, Advance):
                 state = kept[action.start]
                 for _ in range(action.start, action.stop):
-                    with note_captures(None):
+                    with self._apart():
                         state = trajectory.advance(state).after
                 kept[action.stop] = state
                 continue
             state = kept.pop(action.step)
-            with note_captures(None):
+            with self._apart():
                 accepted = trajectory.advance(state)
             if later is not None and not np.array_equal(accepted.after.z, later):
                 raise self._describe_changed_function()
@@ -586,8 +600,7 @@ class OdeSegment(CheckpointSegment):
         """Return the tangent of the result for a tangent of one operand."""
         if isinstance(t, Value) or any(isinstance(x, Value) for x in xs):
             return push_by_transpose(lambda slot, g, xs: self.pull_gradient(slot, g, xs, y), slot, t, xs, y)
-        with convention(self.convention), np.errstate(all="ignore"):
-            return OVERLAY.call(self._push_steps, (slot, t, xs), {})
+        return self._run_plainly(lambda: self._push_steps(slot, t, xs))
 
     def _push_steps(self, slot: int, t: Any, xs: Sequence[Any]) -> Any:
         """Push a tangent along the steps, one recorded at a time."""
@@ -598,6 +611,11 @@ class OdeSegment(CheckpointSegment):
             found.add(accepted.move, *tangents.push_step(self.record_step(accepted, xs)))
         found.rows = self._sort_rows(found.rows, trajectory)
         return found.pack()
+
+    def argument_places(self) -> list[tuple[int, int]]:
+        """Return the operands that are leaves of args, each with its index among all leaves of args."""
+        first = self.state_count + 1
+        return [(k, place - first) for k, place in enumerate(self.values) if place >= first]
 
     def operand_places(self) -> list[int]:
         """Return which operands a recorded step lifts, in the order of its arguments after the state and the start."""
@@ -730,9 +748,42 @@ class StepGradients:
             rows = [rows[asked.index(k)] for k in trajectory.rows]
         self.rows = rows
         self.events = g[last:].reshape(-1, size + 1)
+        self.times = trajectory.system.times
+        self.args = trajectory.system.args
+        self.by_time = np.zeros(len(self.times))
+        method = segment.problem.method
+        self.native = None
+        if isinstance(method, CompiledMethod) and not segment.captured:
+            self.native = CompiledPullback(method, segment.argument_places())
+
+    def _pull_natively(self, accepted: AcceptedStep) -> None:
+        """Sweep one step by compiled code; the derivatives of its time and length by the times are written out."""
+        assert self.native is not None
+        move, state, step = accepted.move, accepted.before, accepted.step
+        flow = self.z + self.rows[state.row + len(move.rows)] if move.lands else self.z
+        by_t, by_h, self.z, sent = self.native.pull_end(step, self.args, flow)
+        for k, row in zip(move.rows, self.rows[state.row :], strict=False):
+            share = (self.times[k] - step.t) / step.h
+            more_t, more_h, more_z, by_share, more = self.native.pull_inside(step, share, self.args, row)
+            self.by_time[k] += by_share / step.h
+            by_t += more_t - by_share / step.h
+            by_h += more_h - by_share * share / step.h
+            self.z = self.z + more_z
+            sent = [one + other for one, other in zip(sent, more, strict=True)]
+        if move.stop == 1.0:
+            self.by_time[move.end_index] += self.start
+            self.start = 0.0
+        part = move.stop - move.share
+        self.start += (1.0 - move.share) * by_t - part * by_h
+        self.by_time[move.end_index] += move.share * by_t + part * by_h
+        for place, one in zip(self.native.operands, sent, strict=True):
+            self.sums[place] = one if place not in self.sums else self.sums[place] + one
 
     def pull_step(self, accepted: AcceptedStep) -> None:
         """Sweep one step: from the gradients of all it gives to those of its state and the operands."""
+        if self.native is not None and accepted.move.effect is None and not accepted.move.crossings:
+            self._pull_natively(accepted)
+            return
         recorded = self.segment.record_step(accepted, self.xs)
         first, event = accepted.before.row, sum(accepted.before.fired)
         arriving: list[Any] = [self.start, self.z, *self.rows[first : first + len(recorded.rows)]]
@@ -759,10 +810,59 @@ class StepGradients:
             if place < segment.state_count:
                 self.sums[k] = z[segment.slice_of_state(k)].reshape(np.shape(self.xs[k]))
             elif place == segment.times_place:
-                total = np.array(self.sums.get(k, 0.0) + np.zeros(np.shape(self.xs[k])))
+                total = self.by_time + np.array(self.sums.get(k, 0.0))
                 total[0] += self.start
                 self.sums[k] = total
         return [settle_gradient(self.sums.get(k), x) for k, x in enumerate(self.xs)]
+
+
+class CompiledPullback:
+    """Sweeps of a step by compiled code: gradients by its time, its length, its state and some leaves of args."""
+
+    def __init__(self, method: CompiledMethod, places: Sequence[tuple[int, int]]) -> None:
+        self.operands = [operand for operand, _ in places]
+        chosen = [leaf for _, leaf in places]
+        base = method.base
+
+        def make_end(bound: BoundFunction) -> Callable[..., Any]:
+            def pull_end(t: Any, h: Any, z: Any, args: Any, flow: Any) -> Any:
+                def take(t: Any, h: Any, z: Any, own: Sequence[Any]) -> Any:
+                    return base.take_step(bound.at(_fill_leaves(args, chosen, own)), t, h, z).end
+
+                return vjp(take, t, h, z, _pick_leaves(args, chosen))[1](flow)
+
+            return pull_end
+
+        def make_inside(bound: BoundFunction) -> Callable[..., Any]:
+            def pull_inside(t: Any, h: Any, z: Any, share: Any, args: Any, flow: Any) -> Any:
+                def take(t: Any, h: Any, z: Any, share: Any, own: Sequence[Any]) -> Any:
+                    step = base.take_step(bound.at(_fill_leaves(args, chosen, own)), t, h, z)
+                    return base.interpolate(step, share)
+
+                return vjp(take, t, h, z, share, _pick_leaves(args, chosen))[1](flow)
+
+            return pull_inside
+
+        self._end = method.compile(f"pull end {chosen}", make_end)
+        self._inside = method.compile(f"pull inside {chosen}", make_inside)
+
+    def pull_end(self, step: OdeStep, args: Sequence[Any], flow: Vector) -> Any:
+        """Return the gradients by time, length, state and leaves, given that of the end of a step."""
+        return self._end(step.t, step.h, step.z, args, flow)
+
+    def pull_inside(self, step: OdeStep, share: float, args: Sequence[Any], flow: Vector) -> Any:
+        """Return the same and the gradient by the share, given the gradient of the solution at a share of a step."""
+        return self._inside(step.t, step.h, step.z, share, args, flow)
+
+
+def _pick_leaves(args: Any, chosen: Sequence[int]) -> list[Any]:
+    leaves, _ = flatten(args)
+    return [leaves[k] for k in chosen]
+
+
+def _fill_leaves(args: Any, chosen: Sequence[int], own: Sequence[Any]) -> Any:
+    leaves, tree = flatten(args)
+    return unflatten(tree, fill_places(leaves, chosen, own))
 
 
 class StepTangents:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import (
     ConvergenceError,
+    EscapeError,
     NonFiniteError,
     OperandError,
     ShapeError,
@@ -59,6 +60,10 @@ class OdeMethod(Protocol):
     def adapts(self) -> bool:
         """Whether it estimates errors, so that step lengths can be chosen."""
 
+    @property
+    def evaluations(self) -> int:
+        """How often a step computes the slope, the one at its end included, and that at its start not."""
+
     def take_step(self, system: OdeSystem, t: Any, h: Any, z: Any, slope: Any = None) -> OdeStep:
         """Take a step from z at t; `slope` is dz/dt there, if it is known."""
 
@@ -70,6 +75,9 @@ class OdeMethod(Protocol):
 
     def estimate_stiffness(self, step: OdeStep) -> float:
         """Estimate the length of the step times the largest eigenvalue; 0 where the method need not know."""
+
+    def compare_slopes(self, step: OdeStep) -> tuple[Any, Any]:
+        """Return what that estimate is made of: the squared distances of two slopes and of their states."""
 
 
 @dataclass
@@ -133,6 +141,11 @@ class RungeKuttaMethod:
         """Whether it estimates errors."""
         return self.error_weights is not None
 
+    @property
+    def evaluations(self) -> int:
+        """How often a step computes the slope."""
+        return len(self.rows) + 1
+
     def take_step(self, system: OdeSystem, t: Any, h: Any, z: Any, slope: Any = None) -> OdeStep:
         """Take a step from z at t."""
         slopes = [system.slope(t, z) if slope is None else slope]
@@ -159,9 +172,14 @@ class RungeKuttaMethod:
 
     def estimate_stiffness(self, step: OdeStep) -> float:
         """Estimate the step length times the largest eigenvalue, from the last two slopes."""
-        distance = float(np.linalg.norm(step.end - step.last_point))
-        change = float(np.linalg.norm(step.end_slope() - step.stages[-1]))
-        return abs(step.h) * change / distance if distance else 0.0
+        change, distance = self.compare_slopes(step)
+        return abs(step.h) * sqrt(change / distance) if distance and isfinite(change) else 0.0
+
+    def compare_slopes(self, step: OdeStep) -> tuple[Any, Any]:
+        """Return the squared distances of the last two slopes, and of the states they belong to."""
+        change = step.end_slope() - step.stages[-1]
+        distance = step.end - step.last_point
+        return change @ change, distance @ distance
 
 
 @dataclass(frozen=True)
@@ -170,6 +188,7 @@ class LeapfrogMethod:
 
     name: str
     adapts: bool = False
+    evaluations: int = 3
 
     def take_step(self, system: OdeSystem, t: Any, h: Any, z: Any, slope: Any = None) -> OdeStep:
         """Take a step from z at t; the first half of z are positions, the second momenta."""
@@ -194,6 +213,10 @@ class LeapfrogMethod:
         """Return 0: steps are of a fixed length."""
         return 0.0
 
+    def compare_slopes(self, step: OdeStep) -> tuple[Any, Any]:
+        """Return zeros: stability is not watched."""
+        return 0.0, 0.0
+
 
 @dataclass(frozen=True)
 class RosenbrockMethod:
@@ -209,6 +232,11 @@ class RosenbrockMethod:
     """Weights of the stages before in the right side of each stage, divided by h."""
     dense_weights: Vector
     adapts: bool = True
+
+    @property
+    def evaluations(self) -> int:
+        """How often a step computes the slope."""
+        return len(self.rows) + 1
 
     def take_step(self, system: OdeSystem, t: Any, h: Any, z: Any, slope: Any = None) -> OdeStep:
         """Take a step from z at t."""
@@ -238,6 +266,10 @@ class RosenbrockMethod:
     def estimate_stiffness(self, step: OdeStep) -> float:
         """Return 0: the method is made for stiff systems."""
         return 0.0
+
+    def compare_slopes(self, step: OdeStep) -> tuple[Any, Any]:
+        """Return zeros: stability is not watched."""
+        return 0.0, 0.0
 
 
 def _rows(*rows: Sequence[float]) -> tuple[Vector, ...]:
@@ -440,6 +472,8 @@ class InitialValueProblem:
     def __init__(self, f: Callable[..., Any], y0: Any, events: tuple[OdeEvent, ...], settings: OdeSettings) -> None:
         self.f = f
         self.settings = settings
+        self.method = settings.method
+        self.is_compiled = False
         self.events = events
         for leaf in flatten(y0)[0]:
             if np.asarray(data_of(leaf)).dtype.kind not in "fiu":
@@ -453,6 +487,10 @@ class InitialValueProblem:
             raise ShapeError(f"y0 must have at least one number{format_user_line()}")
         if settings.method.name == "leapfrog":
             self._check_halves()
+        derive = getattr(f, "derive", None)
+        if derive is not None:
+            self.method = CompiledMethod(self, derive)
+            self.is_compiled = True
 
     def _check_halves(self) -> None:
         shapes = self.parts.shapes
@@ -469,23 +507,158 @@ class InitialValueProblem:
 
     def split_state(self, z: Any) -> Any:
         """Return a vector in the structure of y0."""
-        if self.parts.shapes == [z.shape] and not self.parts.tree.children:
-            return z
-        return self.parts.unpack(z)
+        return split_state(self.parts, z)
 
     def join_state(self, result: Any, what: str) -> Any:
-        """Return a result that has the structure of y0 as one vector; raises if it has another one."""
-        if type(result) is np.ndarray and result.ndim == 1 and self.parts.shapes == [result.shape]:
-            return result if result.dtype == np.float64 else result.astype(float)
-        leaves, _ = flatten(result)
-        shapes = [np.shape(data_of(leaf)) for leaf in leaves]
-        is_list_of_numbers = self.parts.shapes == [(len(leaves),)] and not any(shapes)
-        if shapes != self.parts.shapes and not is_list_of_numbers:
-            raise ShapeError(
-                f"{what} must return what has the structure of y0, with shapes {self.parts.shapes}; got {shapes}"
-                f"{format_user_line()}"
-            )
-        return UnknownParts.join(leaves)
+        """Return a result that has the structure of y0 as one vector."""
+        return join_state(self.parts, result, what)
+
+
+def split_state(parts: UnknownParts, z: Any) -> Any:
+    """Return a vector in the structure of a state."""
+    if parts.shapes == [z.shape] and not parts.tree.children:
+        return z
+    return parts.unpack(z)
+
+
+def join_state(parts: UnknownParts, result: Any, what: str) -> Any:
+    """Return a result that has the structure of a state as one vector; raises if it has another one."""
+    if type(result) is np.ndarray and result.ndim == 1 and parts.shapes == [result.shape]:
+        return result if result.dtype == np.float64 else result.astype(float)
+    leaves, _ = flatten(result)
+    shapes = [np.shape(data_of(leaf)) for leaf in leaves]
+    is_list_of_numbers = parts.shapes == [(len(leaves),)] and not any(shapes)
+    if shapes != parts.shapes and not is_list_of_numbers:
+        raise ShapeError(
+            f"{what} must return what has the structure of y0, with shapes {parts.shapes}; got {shapes}"
+            f"{format_user_line()}"
+        )
+    return UnknownParts.join(leaves)
+
+
+DeriveCompiled = Callable[[str, Callable[[Callable[..., Any]], Callable[..., Any]]], Callable[..., Any]]
+"""The method `derive` of a compiled function: compiles another function that is made from it, once per key."""
+
+
+@dataclass
+class CompiledStep(OdeStep):
+    """A step that compiled code has taken; it has no stages."""
+
+    slope: Any = None
+    error_size: float = 0.0
+    stiffness: float = 0.0
+
+
+class CompiledMethod:
+    """A method whose steps on plain numbers run as compiled code, for an f that `wg.compile` returned."""
+
+    def __init__(self, problem: InitialValueProblem, derive: DeriveCompiled) -> None:
+        settings = problem.settings
+        self.base = settings.method
+        self.name = self.base.name
+        self.adapts = self.base.adapts
+        self.evaluations = self.base.evaluations
+        self.key = f"odeint {self.name} {settings.rtol} {settings.atol} {problem.parts.shapes} {problem.parts.tree}"
+        self._derive = derive
+        self._problem = problem
+        self._step = self.compile("step", self._make_step)
+        self._inside = self.compile("inside", self._make_inside)
+
+    def compile(self, what: str, make: Callable[[BoundFunction], Callable[..., Any]]) -> Callable[..., Any]:
+        """Compile a function of a step that is made from f, once for all calls with one f and one kind of state."""
+        parts = self._problem.parts
+
+        def make_from(f: Callable[..., Any]) -> Callable[..., Any]:
+            return make(BoundFunction(f, parts))
+
+        return self._derive(f"{self.key} {what}", make_from)
+
+    def _make_step(self, bound: BoundFunction) -> Callable[..., Any]:
+        base, settings = self.base, self._problem.settings
+        rtol, atol = settings.rtol, settings.atol
+
+        def step_and_measure(t: Any, h: Any, z: Any, slope: Any, args: Any) -> Any:
+            step = base.take_step(bound.at(args), t, h, z, slope)
+            if not base.adapts:
+                return step.end, step.end_slope()
+            scale = atol + rtol * np.maximum(np.abs(z), np.abs(step.end))
+            error = np.sqrt(np.mean((base.estimate_error(step) / scale) ** 2))
+            return step.end, step.end_slope(), error, *base.compare_slopes(step)
+
+        return step_and_measure
+
+    def _make_inside(self, bound: BoundFunction) -> Callable[..., Any]:
+        base = self.base
+
+        def interpolate_inside(t: Any, h: Any, z: Any, slope: Any, share: Any, args: Any) -> Any:
+            return base.interpolate(base.take_step(bound.at(args), t, h, z, slope), share)
+
+        return interpolate_inside
+
+    def take_step(self, system: Any, t: Any, h: Any, z: Any, slope: Any = None) -> OdeStep:
+        """Take a step: by compiled code on plain numbers, by recorded ops on values."""
+        if not system.plain:
+            return self.base.take_step(system, t, h, z, slope)
+        first = system.slope(t, z) if slope is None else slope
+        system.evaluations += self.base.evaluations
+        end, end_slope, *rest = self._step(t, h, z, first, system.args)
+        step = CompiledStep(system, t, h, z, [first], system.take_number(end), _end_slope=end_slope, slope=first)
+        if rest:
+            error, change, distance = [float(x) for x in rest]
+            step.error_size = error if isfinite(error) else np.inf
+            step.stiffness = abs(h) * sqrt(change / distance) if distance and isfinite(change) else 0.0
+        return step
+
+    def estimate_error(self, step: OdeStep) -> Any:
+        """Estimate the error of a step."""
+        return self.base.estimate_error(step)
+
+    def compare_slopes(self, step: OdeStep) -> tuple[Any, Any]:
+        """Compare the last slopes of a step."""
+        return self.base.compare_slopes(step)
+
+    def interpolate(self, step: OdeStep, share: Any) -> Any:
+        """Return the solution within a step."""
+        if not isinstance(step, CompiledStep):
+            return self.base.interpolate(step, share)
+        system: Any = step.system
+        return self._inside(step.t, step.h, step.z, step.slope, share, system.args)
+
+    def estimate_stiffness(self, step: OdeStep) -> float:
+        """Estimate the length of the step times the largest eigenvalue."""
+        return step.stiffness if isinstance(step, CompiledStep) else self.base.estimate_stiffness(step)
+
+
+@dataclass(frozen=True)
+class BoundFunction:
+    """A right-hand side and the structure of its state, without numbers: what compiled steps are made from."""
+
+    f: Callable[..., Any]
+    parts: UnknownParts
+
+    def at(self, args: Sequence[Any]) -> FlatSystem:
+        """Return the system with these arguments."""
+        return FlatSystem(self, args)
+
+
+class FlatSystem:
+    """A differential equation on vectors."""
+
+    plain = False
+
+    def __init__(self, function: BoundFunction, args: Sequence[Any]) -> None:
+        self.function = function
+        self.args = args
+
+    def slope(self, t: Any, z: Any) -> Any:
+        """Return dz/dt."""
+        parts = self.function.parts
+        return join_state(parts, self.function.f(t, split_state(parts, z), *self.args), "f")
+
+    def slope_derivatives(self, t: Any, z: Any) -> tuple[Any, Any]:
+        """Return the derivatives of dz/dt by t and by z."""
+        by_time, by_state = jacobian(self.slope, argnums=(0, 1))(t, z)
+        return by_time, by_state
 
 
 class BoundSystem:
@@ -504,7 +677,16 @@ class BoundSystem:
         if not self.plain:
             return self.problem.compute_slope(t, z, self.args)
         z.flags.writeable = False
-        return data_of(self.problem.compute_slope(t, z, self.args))
+        return self.take_number(self.problem.compute_slope(t, z, self.args))
+
+    def take_number(self, result: Any) -> Any:
+        """Return the numbers of a result; a compiled system may not depend on values that it was not passed."""
+        if isinstance(result, Value) and self.problem.is_compiled:
+            raise EscapeError(
+                f"{self.problem.called} is compiled and uses a recorded value that is not among its arguments: pass "
+                "the value after ts, and take it as an argument"
+            )
+        return data_of(result)
 
     def slope_derivatives(self, t: Any, z: Any) -> tuple[Any, Any]:
         """Return the derivatives of dz/dt by t and by z."""
@@ -523,7 +705,7 @@ class BoundSystem:
                 f"the function of event {k} must return one number; got shape {np.shape(data_of(value))}"
                 f"{format_user_line()}"
             )
-        return float(data_of(value)) if self.plain else value
+        return float(self.take_number(value)) if self.plain else value
 
     def gap_slope(self, k: int, t: float, z: Vector) -> float:
         """Return the derivative of an event function by time, along the solution."""
@@ -537,7 +719,7 @@ class BoundSystem:
         if change is None:
             return z
         after = self.problem.join_state(change(t, self.problem.split_state(z), *self.args), "restart")
-        return np.array(data_of(after), float) if self.plain else after
+        return np.array(self.take_number(after), float) if self.plain else after
 
 
 class SolverState(NamedTuple):
@@ -610,6 +792,7 @@ class Trajectory:
         self.system = system
         self.problem = system.problem
         self.settings = system.problem.settings
+        self.method = system.problem.method
         self.rows = rows
         """Indices of the times of the rows, in the order in which they are reached."""
         self.end = end
@@ -629,10 +812,10 @@ class Trajectory:
         slope = self.system.slope(t, z)
         if not np.isfinite(slope).all():
             raise self._describe_non_finite(t, z)
-        if self.settings.method.name == "leapfrog":
+        if self.method.name == "leapfrog":
             self._check_separable(t, z, slope)
-        end_index = self.end if self.settings.method.adapts else 1
-        size = self._choose_first_size(t, z, slope) if self.settings.method.adapts else 0.0
+        end_index = self.end if self.method.adapts else 1
+        size = self._choose_first_size(t, z, slope) if self.method.adapts else 0.0
         signs = tuple(self._find_sign(k, t, z) for k in range(len(self.problem.events)))
         row = 1 if self.lands else 0
         return SolverState(t, end_index, 0.0, z, size, 1.0, slope, signs, row, (0,) * len(signs))
@@ -686,7 +869,7 @@ class Trajectory:
         counts = SolveCounts() if counts is None else counts
         span = self.system.times[state.end_index] - state.start
         t = state.start + state.share * span
-        if self.settings.method.adapts:
+        if self.method.adapts:
             step, stop, size, error = self._try_steps(state, span, t, counts)
         else:
             step, stop = self._take_fixed_step(state, span, t)
@@ -717,7 +900,7 @@ class Trajectory:
         assert self.settings.step is not None
         count = max(ceil(abs(span) / self.settings.step - 1e-9), 1)
         stop = (round(state.share * count) + 1) / count
-        step = self.settings.method.take_step(self.system, t, (stop - state.share) * span, state.z, state.slope)
+        step = self.method.take_step(self.system, t, (stop - state.share) * span, state.z, state.slope)
         if not np.isfinite(step.end).all() or not np.isfinite(step.end_slope()).all():
             raise self._describe_overflow(step)
         return step, stop
@@ -728,8 +911,8 @@ class Trajectory:
         if not np.isfinite(self.system.slope(*at)).all():
             return self._describe_non_finite(*at)
         return ConvergenceError(
-            f"{self.problem.called}: a step of length {abs(step.h):g} from t = {step.t:g} leads to numbers that are not "
-            "finite: take a smaller step=, or an adaptive method"
+            f"{self.problem.called}: a step of length {abs(step.h):g} from t = {step.t:g} leads to numbers that are "
+            "not finite: take a smaller step=, or an adaptive method"
         )
 
     def _try_steps(
@@ -754,15 +937,20 @@ class Trajectory:
             was_rejected = True
             size = abs(h) * (max(MIN_FACTOR, SAFETY * error**-ERROR_POWER) if was_finite else MIN_FACTOR)
 
+    def _measure_error(self, step: OdeStep) -> float:
+        """Return the error of a step in parts of what the tolerances allow."""
+        if isinstance(step, CompiledStep):
+            return step.error_size
+        scale = self.settings.atol + self.settings.rtol * np.maximum(np.abs(step.z), np.abs(step.end))
+        return _rms(self.method.estimate_error(step) / scale)
+
     def _try_step(self, t: float, h: float, state: SolverState) -> tuple[OdeStep, float]:
         """Take a step; returns also its error: 1 is just small enough, infinity means that something is not finite."""
-        method = self.settings.method
         try:
-            step = method.take_step(self.system, t, h, state.z, state.slope)
+            step = self.method.take_step(self.system, t, h, state.z, state.slope)
         except np.linalg.LinAlgError:
             return OdeStep(self.system, t, h, state.z, [], state.z), np.inf
-        scale = self.settings.atol + self.settings.rtol * np.maximum(np.abs(state.z), np.abs(step.end))
-        error = _rms(method.estimate_error(step) / scale)
+        error = self._measure_error(step)
         is_usable = isfinite(error) and np.isfinite(step.end_slope()).all()
         return step, error if is_usable else np.inf
 
@@ -777,7 +965,7 @@ class Trajectory:
 
     def _watch_stiffness(self, step: OdeStep, state: SolverState, span: float, counts: SolveCounts) -> None:
         """Count steps whose length is limited by stability; raises if it is known that there will be too many."""
-        product = self.settings.method.estimate_stiffness(step)
+        product = self.method.estimate_stiffness(step)
         counts.stiff_run = counts.stiff_run + 1 if product > STABILITY_LIMIT else 0
         if counts.stiff_run < MAX_STIFF_STEPS:
             return
@@ -791,7 +979,7 @@ class Trajectory:
         """Return the error for a solution that needs too many steps."""
         if counts.stiff_steps:
             return ConvergenceError(
-                f"{self.problem.called}: the system is stiff, so {self.settings.method.name} can take only short steps "
+                f"{self.problem.called}: the system is stiff, so {self.method.name} can take only short steps "
                 f"(an eigenvalue is about {counts.stiffness:.3g} at t = {t:g}) and would need more than "
                 f"{self.settings.max_steps}: use method={STIFF_METHOD!r}"
             )
@@ -861,10 +1049,10 @@ class Trajectory:
         """
 
         def gap_inside(share: float) -> float:
-            return float(self.system.gap(k, step.t + share * step.h, self.settings.method.interpolate(step, share)))
+            return float(self.system.gap(k, step.t + share * step.h, self.method.interpolate(step, share)))
 
         def gap_after(length: float) -> float:
-            taken = self.settings.method.take_step(self.system, step.t, length, step.z, state.slope)
+            taken = self.method.take_step(self.system, step.t, length, step.z, state.slope)
             return float(self.system.gap(k, step.t + length, taken.end))
 
         low = _find_same_side(gap_inside, state.signs[k])
@@ -884,7 +1072,7 @@ class Trajectory:
         """End a step at an event, and begin again there unless the event is terminal."""
         length, k = effect
         before = [pair for pair in crossings if abs(pair[0]) < abs(length)]
-        short = self.settings.method.take_step(self.system, step.t, length, step.z, state.slope)
+        short = self.method.take_step(self.system, step.t, length, step.z, state.slope)
         t = step.t + length
         if abs(length) <= 16.0 * float(np.spacing(max(abs(t), abs(self.span) * 1e-3))):
             raise ConvergenceError(
