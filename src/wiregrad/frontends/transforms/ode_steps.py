@@ -108,7 +108,7 @@ def combine(weights: Vector, terms: Sequence[Any]) -> Any:
     [3.0, 3.0]
     """
     if not any(isinstance(term, Value) for term in terms):
-        return weights.dot(terms)  # type: ignore[arg-type]
+        return weights.dot(terms)
     products = [float(weight) * term for weight, term in zip(weights, terms, strict=True) if weight]
     total = products[0]
     for product in products[1:]:
@@ -677,7 +677,11 @@ class BoundSystem:
         if not self.plain:
             return self.problem.compute_slope(t, z, self.args)
         z.flags.writeable = False
-        return self.take_number(self.problem.compute_slope(t, z, self.args))
+        try:
+            return self.take_number(self.problem.compute_slope(t, z, self.args))
+        except (ZeroDivisionError, OverflowError):
+            # Python's numbers raise where NumPy's become infinite; a shorter step may not go there.
+            return np.full(len(z), np.nan)
 
     def take_number(self, result: Any) -> Any:
         """Return the numbers of a result; a compiled system may not depend on values that it was not passed."""
@@ -921,21 +925,19 @@ class Trajectory:
         """Try shorter and shorter steps until the error is small enough; returns also the length of the next."""
         size = state.size
         was_rejected = False
-        was_finite = True
         while True:
             stop = state.share + size / abs(span)
             stop = 1.0 if stop > 1.0 - 1e-9 else stop
             h = (stop - state.share) * span
             if abs(h) <= 16.0 * float(np.spacing(max(abs(t), abs(span) * 1e-3))):
-                raise self._describe_small_step(t, h, state.z, was_finite=was_finite)
+                raise self._describe_small_step(t, h, state.z)
             step, error = self._try_step(t, h, state)
-            was_finite = isfinite(error)
             if error <= 1.0:
                 self._watch_stiffness(step, state, span, counts)
                 return step, stop, self._choose_size(abs(h), error, state.last_error, was_rejected), max(error, 1e-4)
             counts.rejected += 1
             was_rejected = True
-            size = abs(h) * (max(MIN_FACTOR, SAFETY * error**-ERROR_POWER) if was_finite else MIN_FACTOR)
+            size = abs(h) * max(MIN_FACTOR, SAFETY * error**-ERROR_POWER)
 
     def _measure_error(self, step: OdeStep) -> float:
         """Return the error of a step in parts of what the tolerances allow."""
@@ -989,11 +991,13 @@ class Trajectory:
             "step= or max_steps=, or a shorter time"
         )
 
-    def _describe_small_step(self, t: float, h: float, z: Vector, *, was_finite: bool) -> Exception:
+    def _describe_small_step(self, t: float, h: float, z: Vector) -> Exception:
         """Return the error for a solution that goes on by no step, however short."""
-        later = z + h * self.system.slope(t, z)
-        if not was_finite and not np.isfinite(self.system.slope(t + h, later)).all():
-            return self._describe_non_finite(t + h, later)
+        slope = self.system.slope(t, z)
+        for length in (h, 1e-9 * self.span, 1e-6 * self.span):
+            later = z + length * slope
+            if not np.isfinite(self.system.slope(t + length, later)).all():
+                return self._describe_non_finite(t + length, later)
         return ConvergenceError(
             f"{self.problem.called}: no step is short enough at t = {t:g}, where y is "
             f"{short_repr(self.problem.split_state(z))}: the solution may grow without bound there, f may jump, or the "
