@@ -156,10 +156,8 @@ def measure_workload(name: str, repeats: int) -> tuple[list[list[str]], dict[str
             pairs = measure_pairs((lambda task=task: task(p), lambda other=other: other(p)), repeats)
             ours, theirs = (float(np.median([pair[k] for pair in pairs])) for k in (0, 1))
             ratio = float(np.median([one / two for one, two in pairs]))
-            rows.append(
-                [name, what, entrant, str(steps), milliseconds(ours), milliseconds(theirs)]
-                + [f"{ratio:.2f}", f"{first:.2f} s", f"{distance:.0e}"]
-            )
+            times = milliseconds(ours), milliseconds(theirs), f"{ratio:.2f}", f"{first:.2f} s"
+            rows.append([name, what, entrant, str(steps), *times, f"{distance:.0e}"])
             figures[f"{name}/{what}/{entrant}"] = {"seconds": ours, "jax": theirs, "ratio": ratio, "first": first}
     return rows, figures
 

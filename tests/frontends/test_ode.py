@@ -189,9 +189,7 @@ CASES = {
         lambda k: np.exp(-0.45 - 0.6 * k),
         0.7,
     ),
-    "decay backwards": OdeCase(
-        lambda k: solve_last(lambda t, y, k: -k * y, 1.0, [1.0, 0.0], k), lambda k: np.exp(k), 0.7
-    ),
+    "decay backwards": OdeCase(lambda k: solve_last(lambda t, y, k: -k * y, 1.0, [1.0, 0.0], k), np.exp, 0.7),
     "decay and supply": OdeCase(
         lambda p: solve_last(lambda t, y, p: p[0] - p[1] * y, 0.2, [0.0, 1.5], p),
         lambda p: p[0] / p[1] + (0.2 - p[0] / p[1]) * np.exp(-1.5 * p[1]),

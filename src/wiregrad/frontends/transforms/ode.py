@@ -1,14 +1,15 @@
 """Differential equations: solutions as single nodes, whose gradient is that of the steps that were taken.
 
-The first pass runs on plain numbers. It chooses the steps, finds the events, and keeps nothing but the rows of the
-result. Derivatives hold the steps constant, as shares of the time between the start (or the last event) and the end,
+The first pass runs on plain numbers. It chooses the steps, finds the events, and keeps the rows of the result, and the
+steps if they are few. Derivatives hold the steps constant, as shares of the time between the start (or the last event) and the end,
 and differentiate everything else: the formula of each step, the polynomial between its ends, the times, and the moment
 of an event, which the equation g(t, y) = 0 defines.
 
 Read `odeint` first; `Trajectory.advance` takes a step, `apply_move` is the same step on recorded values, and
 `OdeSegment` goes back over all steps: it computes states again from some that it keeps, and records one step at a time.
 
-Kept true: nothing is kept per step, so memory does not grow with their number, unless a gradient is itself recorded.
+Kept true: a bounded number of steps is kept, so memory does not grow with their number, unless a gradient is itself
+recorded.
 Nothing is returned from steps whose error was not below the tolerances: `ConvergenceError` says what to try.
 """
 
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,7 +82,7 @@ MAX_STEPS = 20_000
 MAX_KEPT_STATES = 1_000
 MIN_KEPT_STATES = 16
 KEPT_BYTES = 1 << 22
-"""About how many bytes of states a gradient keeps while it goes back over the steps."""
+"""About how many bytes of steps a solution keeps for its gradient, and of states a gradient on its way back."""
 
 
 def event(
@@ -362,6 +363,18 @@ class SolvedRows:
         self.events += [(k, time, state) for k, (time, state) in zip(which, fired, strict=True)]
 
 
+class LatestSolve(NamedTuple):
+    """The last solution on plain numbers: its data, the number of its steps, and the steps if they are few."""
+
+    data: list[Any]
+    count: int
+    kept: list[AcceptedStep]
+
+    def has_data(self, xs: Sequence[Any]) -> bool:
+        """Return whether these operands are those of the solution."""
+        return all(np.array_equal(one, other) for one, other in zip(self.data, xs, strict=False))
+
+
 class OdeSegment(CheckpointSegment):
     """A call of `odeint`: solved on plain numbers, and gone over again step by step for its derivatives."""
 
@@ -383,8 +396,7 @@ class OdeSegment(CheckpointSegment):
         self.order: tuple[int, ...] = ()
         """Which event each of the events found belongs to."""
         self.row_count = 0
-        self._latest_count: tuple[list[Any], int] = ([], 0)
-        """The data of the last solution on plain numbers, and the number of its steps."""
+        self._latest_solve = LatestSolve([], 0, [])
         places = unflatten(tree, list(range(len(leaves))))[0]
         self.state_count = len(flatten(places[0])[0])
         self.times_place: int = places[1]
@@ -413,14 +425,20 @@ class OdeSegment(CheckpointSegment):
         """Solve on plain numbers; returns the rows and events."""
         trajectory, z = self._make_trajectory(data)
         found = SolvedRows([z] if trajectory.lands else [], [])
+        kept: list[AcceptedStep] = []
+        most_kept = self._count_kept(80 * len(z) + 2_500)
 
         def follow() -> None:
             for accepted in self._iterate_steps(trajectory, z, found.counts, captured):
                 found.add(accepted.move, *read_step(trajectory.system, accepted.move, accepted.step))
                 found.counts.last_time = trajectory.time_of(accepted.after)
+                if found.counts.steps <= most_kept:
+                    kept.append(accepted)
+                else:
+                    kept.clear()
 
         self._run_plainly(follow)
-        self._latest_count = (list(data), found.counts.steps)
+        self._latest_solve = LatestSolve(list(data), found.counts.steps, kept)
         found.counts.evaluations = trajectory.system.evaluations
         found.rows = self._sort_rows(found.rows, trajectory)
         return found
@@ -500,9 +518,10 @@ class OdeSegment(CheckpointSegment):
         """Raise if f gave another solution than the first time; values are rounded otherwise than plain numbers."""
         again, first = np.asarray(data_of(results[0])), np.asarray(data_of(y))
         if again.shape != first.shape or not np.allclose(again, first, rtol=1e-6, atol=1e-9, equal_nan=True):
-            raise self._describe_changed_function()
+            raise self.describe_changed_function()
 
-    def _describe_changed_function(self) -> GradientError:
+    def describe_changed_function(self) -> GradientError:
+        """Return the error for an f that gives another result when it runs again."""
         return GradientError(
             f"{self.called} gave another solution when it was computed again for the gradient: f depends on something "
             "that has changed since, such as a random number or the data of an object; pass it in as an argument"
@@ -539,10 +558,16 @@ class OdeSegment(CheckpointSegment):
         """Go back over the steps, one recorded at a time, and add up the gradients."""
         trajectory, z = self._make_trajectory(xs)
         gradients = StepGradients(self, trajectory, g, xs)
+        latest = self._latest_solve
+        if latest.kept and latest.has_data(xs):
+            for accepted in reversed(latest.kept):
+                gradients.pull_step(accepted)
+            return gradients.finish()
         with self._apart():
             kept = {0: trajectory.make_start(z)}
         later: Vector | None = None
-        for action in walk_schedule(BinomialSchedule(self._count_kept_states()), self._count_steps(trajectory, z, xs)):
+        schedule = BinomialSchedule(self._count_kept(16 * len(z) + 600))
+        for action in walk_schedule(schedule, self._count_steps(trajectory, z, xs)):
             if isinstance(action, Advance):
                 state = kept[action.start]
                 for _ in range(action.start, action.stop):
@@ -554,20 +579,20 @@ class OdeSegment(CheckpointSegment):
             with self._apart():
                 accepted = trajectory.advance(state)
             if later is not None and not np.array_equal(accepted.after.z, later):
-                raise self._describe_changed_function()
+                raise self.describe_changed_function()
             later = state.z
             gradients.pull_step(accepted)
         return gradients.finish()
 
-    def _count_kept_states(self) -> int:
-        bytes_of_state = 16 * self.problem.parts.size + 600
-        return min(max(KEPT_BYTES // bytes_of_state, MIN_KEPT_STATES), MAX_KEPT_STATES)
+    def _count_kept(self, bytes_of_each: int) -> int:
+        """Return how many states or steps are kept, given about how many bytes each takes."""
+        return min(max(KEPT_BYTES // bytes_of_each, MIN_KEPT_STATES), MAX_KEPT_STATES)
 
     def _count_steps(self, trajectory: Trajectory, z: Vector, xs: Sequence[Any]) -> int:
         """Return the number of steps; it is known unless a circuit was run at other inputs."""
-        data, count = self._latest_count
-        if all(np.array_equal(one, other) for one, other in zip(data, xs, strict=False)):
-            return count
+        latest = self._latest_solve
+        if latest.has_data(xs):
+            return latest.count
         counts = SolveCounts()
         for _ in self._iterate_steps(trajectory, z, counts):
             pass
@@ -785,6 +810,8 @@ class StepGradients:
             self._pull_natively(accepted)
             return
         recorded = self.segment.record_step(accepted, self.xs)
+        if not np.allclose(data_of(recorded.end), accepted.after.z, rtol=1e-9, atol=1e-12):
+            raise self.segment.describe_changed_function()
         first, event = accepted.before.row, sum(accepted.before.fired)
         arriving: list[Any] = [self.start, self.z, *self.rows[first : first + len(recorded.rows)]]
         for row in self.events[event : event + len(recorded.fired)]:
