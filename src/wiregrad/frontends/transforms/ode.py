@@ -1,9 +1,9 @@
 """Differential equations: solutions as single nodes, whose gradient is that of the steps that were taken.
 
 The first pass runs on plain numbers. It chooses the steps, finds the events, and keeps the rows of the result, and the
-steps if they are few. Derivatives hold the steps constant, as shares of the time between the start (or the last event) and the end,
-and differentiate everything else: the formula of each step, the polynomial between its ends, the times, and the moment
-of an event, which the equation g(t, y) = 0 defines.
+steps if they are few. Derivatives hold the steps constant, as shares of the time between the start (or the last event)
+and the end, and differentiate everything else: the formula of each step, the polynomial between its ends, the times,
+and the moment of an event, which the equation g(t, y) = 0 defines.
 
 Read `odeint` first; `Trajectory.advance` takes a step, `apply_move` is the same step on recorded values, and
 `OdeSegment` goes back over all steps: it computes states again from some that it keeps, and records one step at a time.
@@ -367,7 +367,7 @@ class LatestSolve(NamedTuple):
     """The last solution on plain numbers: its data, the number of its steps, and the steps if they are few."""
 
     data: list[Any]
-    count: int
+    steps: int
     kept: list[AcceptedStep]
 
     def has_data(self, xs: Sequence[Any]) -> bool:
@@ -592,7 +592,7 @@ class OdeSegment(CheckpointSegment):
         """Return the number of steps; it is known unless a circuit was run at other inputs."""
         latest = self._latest_solve
         if latest.has_data(xs):
-            return latest.count
+            return latest.steps
         counts = SolveCounts()
         for _ in self._iterate_steps(trajectory, z, counts):
             pass

@@ -541,7 +541,7 @@ DeriveCompiled = Callable[[str, Callable[[Callable[..., Any]], Callable[..., Any
 
 
 @dataclass
-class CompiledStep(OdeStep):
+class CompiledOdeStep(OdeStep):
     """A step that compiled code has taken; it has no stages."""
 
     slope: Any = None
@@ -602,7 +602,7 @@ class CompiledMethod:
         first = system.slope(t, z) if slope is None else slope
         system.evaluations += self.base.evaluations
         end, end_slope, *rest = self._step(t, h, z, first, system.args)
-        step = CompiledStep(system, t, h, z, [first], system.take_number(end), _end_slope=end_slope, slope=first)
+        step = CompiledOdeStep(system, t, h, z, [first], system.take_number(end), _end_slope=end_slope, slope=first)
         if rest:
             error, change, distance = [float(x) for x in rest]
             step.error_size = error if isfinite(error) else np.inf
@@ -619,14 +619,14 @@ class CompiledMethod:
 
     def interpolate(self, step: OdeStep, share: Any) -> Any:
         """Return the solution within a step."""
-        if not isinstance(step, CompiledStep):
+        if not isinstance(step, CompiledOdeStep):
             return self.base.interpolate(step, share)
         system: Any = step.system
         return self._inside(step.t, step.h, step.z, step.slope, share, system.args)
 
     def estimate_stiffness(self, step: OdeStep) -> float:
         """Estimate the length of the step times the largest eigenvalue."""
-        return step.stiffness if isinstance(step, CompiledStep) else self.base.estimate_stiffness(step)
+        return step.stiffness if isinstance(step, CompiledOdeStep) else self.base.estimate_stiffness(step)
 
 
 @dataclass(frozen=True)
@@ -941,7 +941,7 @@ class Trajectory:
 
     def _measure_error(self, step: OdeStep) -> float:
         """Return the error of a step in parts of what the tolerances allow."""
-        if isinstance(step, CompiledStep):
+        if isinstance(step, CompiledOdeStep):
             return step.error_size
         scale = self.settings.atol + self.settings.rtol * np.maximum(np.abs(step.z), np.abs(step.end))
         return _rms(self.method.estimate_error(step) / scale)
