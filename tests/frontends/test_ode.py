@@ -611,6 +611,32 @@ def test_the_continuous_adjoint_has_second_derivatives() -> None:
     assert_allclose(wg.grad(wg.grad(solve))(0.7), np.exp(-0.7), rtol=1e-8)
 
 
+def test_states_between_the_times_have_gradients_beside_the_continuous_adjoint() -> None:
+    def solve(k: Any) -> Any:
+        return wg.odeint(lambda t, y, k: -k * y, 1.0, [0.0, 2.0], k, adjoint="continuous", **TIGHT).sol(1.0)
+
+    assert_allclose(wg.grad(solve)(0.7), -np.exp(-0.7), rtol=1e-8)
+
+
+def test_gradients_reach_leaves_by_backward() -> None:
+    rate = wg.Value(0.7)
+    start = wg.Value(np.array([1.0, 2.0]))
+    np.sum(solve_last(lambda t, y, k: -k * y, start, [0.0, 1.0], rate)).backward()
+
+    assert_allclose(rate.grad, -3.0 * np.exp(-0.7), rtol=1e-8)
+    assert_allclose(start.grad, np.exp(-0.7) * np.ones(2), rtol=1e-8)
+
+
+def test_events_are_listed_in_the_order_in_which_they_take_place() -> None:
+    levels = [wg.event(lambda t, y, a=a: y - a, terminal=False) for a in (0.9, 1.1, 1.0)]
+    both = [wg.event(lambda t, y: (y - 0.95) * (y - 1.05), terminal=False), *levels]
+    forward = wg.odeint(lambda t, y: 1.0 + 0.0 * y, 0.5, [0.0, 1.0], events=levels, max_step=1.0)
+    backward = wg.odeint(lambda t, y: 1.0 + 0.0 * y, 1.5, [1.0, 0.0], events=both, max_step=0.06)
+
+    assert_allclose(np.concatenate(forward.event_times), [0.4, 0.6, 0.5], rtol=1e-9)
+    assert_allclose(np.concatenate(backward.event_times), [0.55, 0.45, 0.4, 0.6, 0.5], rtol=1e-9)
+
+
 def test_the_continuous_adjoint_refuses_values_that_it_is_not_passed() -> None:
     with pytest.raises(EscapeError, match="pass the value after ts"):
         wg.grad(lambda k: solve_last(lambda t, y: -k * y, 1.0, [0.0, 1.0], adjoint="continuous"))(0.5)

@@ -309,6 +309,8 @@ def _solve_problem(
     leaves, tree = flatten(((y0, joined, args), {}))
     values = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Value)]
     count = 0 if queries is None else len(data_of(queries))
+    # The adjoint equation knows the states at the requested times alone.
+    adjoint = "discrete" if count else adjoint
     segment = OdeSegment(problem, leaves, values, tree, count, adjoint)
     operands = [leaves[k] for k in values]
     packed = segment.run_first(operands)[0]

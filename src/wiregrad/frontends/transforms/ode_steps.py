@@ -1044,7 +1044,7 @@ class Trajectory:
                 counts.ignored.setdefault(k, []).append(t)
                 continue
             crossings.append((self._locate(k, step, state), k))
-        return sorted(crossings), tuple(signs)
+        return sorted(crossings, key=_length_of), tuple(signs)
 
     def _locate(self, k: int, step: OdeStep, state: SolverState) -> float:
         """Return the time from the beginning of a step to an event in it.
