@@ -71,7 +71,7 @@ from wiregrad.frontends.transforms.ode_steps import (
 )
 from wiregrad.frontends.transforms.vmap_and_checkpoint import CheckpointSegment
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ir.types_and_kinks import chosen_convention
+from wiregrad.ir.columns import chosen_convention
 from wiregrad.ops.array_ops import General
 from wiregrad.ops.functions import FUNCTIONS
 
