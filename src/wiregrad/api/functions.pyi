@@ -313,7 +313,6 @@ __all__: list[str] = [
     "nonzero",
     "norm",
     "not_equal",
-    "odeint",
     "one_hot",
     "ones_like",
     "outer",
@@ -2678,8 +2677,6 @@ def not_equal(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
 def not_equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def not_equal(a: Operand, b: Operand, /) -> Any: ...
-def odeint(func: Any, y0: Any, t: Any, args: Any = ..., Dfun: Any = None, col_deriv: int = 0, full_output: int = 0, ml: Any = None, mu: Any = None, rtol: Any = None, atol: Any = None, tcrit: Any = None, h0: float = 0.0, hmax: float = 0.0, hmin: float = 0.0, ixpr: int = 0, mxstep: int = 0, mxhnil: int = 0, mxordn: int = 12, mxords: int = 5, printmessg: int = 0, tfirst: bool = False) -> Any:
-    """Solve a differential equation dy/dt = func(y, t); the states at the times t, one per row."""
 def one_hot(tensor: Operand, num_classes: int = -1) -> Any:
     """Return whole numbers as rows of 0 with a 1 at the number's place."""
 def ones_like(x: Operand, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from wiregrad.frontends.transforms.implicit import fixed_point, implicit, linear_solve, minimize, root
     from wiregrad.frontends.transforms.loops import cond, fori_loop, scan, switch, while_loop
     from wiregrad.frontends.transforms.memory_plans import plan_memory
+    from wiregrad.frontends.transforms.ode import event, odeint
     from wiregrad.frontends.transforms.sparse import sparse_hessian, sparse_jacobian
 else:
     tracing = load_module_lazily("wiregrad.frontends.recording.trace")
@@ -56,6 +57,7 @@ else:
                 ("cond", "fori_loop", "scan", "switch", "while_loop"), "wiregrad.frontends.transforms.loops"
             ),
             "plan_memory": "wiregrad.frontends.transforms.memory_plans",
+            **dict.fromkeys(("event", "odeint"), "wiregrad.frontends.transforms.ode"),
             **dict.fromkeys(("sparse_hessian", "sparse_jacobian"), "wiregrad.frontends.transforms.sparse"),
         },
     )
@@ -68,6 +70,7 @@ __all__ = [
     "cond",
     "convention",
     "elementwise_grad",
+    "event",
     "fixed_point",
     "fori_loop",
     "grad",
@@ -86,6 +89,7 @@ __all__ = [
     "minimize",
     "newton",
     "no_grad",
+    "odeint",
     "once_differentiable",
     "op",
     "places",

@@ -47,6 +47,7 @@ from wiregrad.frontends.recording.hints import (
     is_raised_over_value,
 )
 from wiregrad.frontends.recording.record import no_grad
+from wiregrad.frontends.recording.tape import STATE
 from wiregrad.frontends.recording.value import Value, as_numpy_number, is_constant
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, RegisteredFunction
 from wiregrad.ops.functions.elements import has_wire_elements, holds_filled
@@ -381,6 +382,22 @@ class NumpyOverlay:
 
 NUMPY_NAMES = vars(np)
 OVERLAY = NumpyOverlay()
+
+
+@contextmanager
+def leave_transforms() -> Iterator[None]:
+    """Run a block on plain numbers as if no transform ran in this thread, so that compiled functions are replayed."""
+    before = STATE.running_state()
+    was_shown = threading.get_ident() in RECORDING_THREADS
+    if was_shown:
+        OVERLAY.leave()
+    STATE.innermost, STATE.around, STATE.block = None, [], None
+    try:
+        yield
+    finally:
+        STATE.innermost, STATE.around, STATE.block = before
+        if was_shown:
+            OVERLAY.enter(outermost=True)
 
 
 PLAIN_TYPES = frozenset(
