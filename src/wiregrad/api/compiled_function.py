@@ -888,6 +888,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """
         return self._derive("hessian", hessian)(*args, **kwargs)
 
+    def compile_transform(self, transform: Callable[[Callable[P, Result]], Callable[..., Any]]) -> Any:
+        """Return a function that is made from this one, such as its gradient, compiled with recordings of its own.
+
+        >>> compile(lambda x: x**3).compile_transform(make_value_and_jacobian)(2.0)
+        (8.0, 12.0)
+        """
+        return CompiledFunction(transform(self._f), None, self._limit)
+
     def _derive(self, name: str, transform: Callable[..., Any]) -> CompiledFunction[..., Any]:
         """Return a transform of the function, compiled; it has recordings of its own."""
         derived = self._derived.get(name)

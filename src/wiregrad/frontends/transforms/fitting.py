@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import ConvergenceError, OperandError, short_repr
 from wiregrad.frontends.recording.session import data_of, function_name
-from wiregrad.frontends.transforms.derivatives import hessian, jacobian, value_and_grad
-from wiregrad.frontends.transforms.implicit import UnknownParts, require_function
+from wiregrad.frontends.transforms.derivatives import grad, hessian, jacobian, jvp, value_and_grad
+from wiregrad.frontends.transforms.implicit import UnknownParts, require_function, transform_alike
 from wiregrad.lazy import load_module_lazily
 
 sparse = load_module_lazily("wiregrad.frontends.transforms.sparse")
@@ -158,18 +158,19 @@ class _Problem:
     """A function of one vector of numbers, made of a user's function of any structure; counts and shows its calls."""
 
     def __init__(self, f: Callable[..., Any], x0: Any, args: tuple[Any, ...], progress: bool | None) -> None:
-        self.parts = UnknownParts(x0)
+        parts = self.parts = UnknownParts(x0)
         self.start: Vector = np.array(data_of(self.parts.pack(x0, "the start")), float)
         self.called = function_name(f)
         self.evaluations = 0
         self.history: list[float] = []
         self._is_shown = sys.stderr.isatty() if progress is None else progress
 
-        def flat(z: Any) -> Any:
-            return f(self.parts.unpack(z), *args)
+        # Compiled code is only valid while what it reads stays as it is: this object, with its counts, does not.
+        def take_vector(plain: Callable[..., Any]) -> Callable[[Any], Any]:
+            return lambda z: plain(parts.unpack(z), *args)
 
-        self.flat = flat
-        self._value_and_slope = value_and_grad(flat)
+        self.flat = transform_alike(f, take_vector)
+        self._value_and_slope = transform_alike(self.flat, value_and_grad)
 
     def value_and_slope(self, z: Vector) -> tuple[float, Vector]:
         """Return the function and its gradient at a point."""
@@ -232,8 +233,16 @@ class _MatrixFinder:
             if self._use_sparse or pattern.nnz <= MAX_SPARSE_SHARE * np.prod(pattern.shape):
                 found: Callable[[Vector], Any] = find
                 return found
+        if hasattr(self._f, "compile_transform"):
+            return self._make_dense_by_products()
         dense = (hessian if self._is_hessian else jacobian)(self._f)
         return lambda point: np.asarray(dense(point), float)
+
+    def _make_dense_by_products(self) -> Callable[[Vector], Any]:
+        """Return the function that computes a matrix column by column, each by one call of compiled code."""
+        result = transform_alike(self._f, grad) if self._is_hessian else self._f
+        push = transform_alike(result, lambda f: lambda z, tangent: jvp(f, (z,), (tangent,))[1])
+        return lambda point: np.stack([push(point, unit) for unit in np.eye(len(point))], axis=-1)
 
 
 class _LeastSquares:
@@ -244,11 +253,8 @@ class _LeastSquares:
         self.method = method
         self.tolerance = tolerance
 
-        def residuals(z: Any) -> Any:
-            return UnknownParts.join(problem.flat(z))
-
-        self._residuals = residuals
-        self._jacobian = _MatrixFinder(residuals, use_sparse, is_hessian=False)
+        self._residuals = transform_alike(problem.flat, lambda flat: lambda z: UnknownParts.join(flat(z)))
+        self._jacobian = _MatrixFinder(self._residuals, use_sparse, is_hessian=False)
 
     def run(self, max_steps: int) -> FitReport:
         """Search from the start."""

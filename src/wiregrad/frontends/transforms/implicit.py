@@ -192,6 +192,16 @@ def require_function(f: object, what: str) -> None:
         raise OperandError(f"{what} must be a function; got {short_repr(f)}{format_user_line()}")
 
 
+def transform_alike(f: Callable[..., Any], transform: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
+    """Return transform(f); it is compiled if f is a compiled function.
+
+    >>> transform_alike(lambda x: x * x, grad)(3.0)
+    6.0
+    """
+    compile_transform = getattr(f, "compile_transform", None)
+    return transform(f) if compile_transform is None else compile_transform(transform)
+
+
 class UnknownParts:
     """The structure of an unknown, and its numbers as one vector."""
 

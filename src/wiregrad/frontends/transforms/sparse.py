@@ -26,7 +26,8 @@ from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import GradientError, OperandError, WiregradError, require_package, short_repr
 from wiregrad.frontends.recording.session import check_callable, data_of, function_name
 from wiregrad.frontends.recording.trace import trace
-from wiregrad.frontends.transforms.derivatives import grad, linearize, vjp
+from wiregrad.frontends.transforms.derivatives import grad, jvp, linearize, vjp
+from wiregrad.frontends.transforms.implicit import transform_alike
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import LinearOp, Reduction
@@ -56,8 +57,11 @@ class SparseDerivative:
     def __init__(self, f: Callable[..., Any], *, is_hessian: bool) -> None:
         self._f = f
         self._is_hessian = is_hessian
-        self._result: Callable[..., Any] = grad(f) if is_hessian else f
+        self._result: Callable[..., Any] = transform_alike(f, grad) if is_hessian else f
         """What is differentiated: the function, or its gradient."""
+        self._is_compiled = hasattr(f, "compile_transform")
+        self._push = transform_alike(self._result, push_tangent)
+        self._pull = transform_alike(self._result, pull_cotangent)
         self._plan: CompressionPlan | None = None
 
     def __call__(self, x: Any, *args: Any) -> csr_array:
@@ -131,8 +135,8 @@ class SparseDerivative:
 
     def _compute(self, plan: CompressionPlan, x: NDArray[Any], args: tuple[Any, ...]) -> csr_array | None:
         """Return the matrix, or None if a product along random numbers shows that entries are missing."""
-        multiply, result = self._make_product(plan.mode, x, args)
-        if np.size(result) != plan.pattern.shape[0]:
+        multiply, size = self._make_product(plan.mode, x, args)
+        if size != plan.pattern.shape[0]:
             return None
         compressed = np.array([multiply(seed) for seed in plan.seeds()])
         matrix = plan.decompress(compressed.reshape(plan.color_count, -1))
@@ -145,20 +149,52 @@ class SparseDerivative:
 
     def _make_product(
         self, mode: str, x: NDArray[Any], args: tuple[Any, ...]
-    ) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], Any]:
-        """Return the function that multiplies by the matrix, or by its transpose, and the result of the function."""
+    ) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], int]:
+        """Return the function that multiplies by the matrix, or by its transpose, and the size of the result."""
+        if self._is_compiled:
+            return self._make_compiled_product(mode, x, args)
 
         def call_with_first(first: Any) -> Any:
             return self._result(first, *args)
 
         if mode == "forward":
             result, push = linearize(call_with_first, x)
-            return (lambda seed: np.ravel(data_of(push(seed.reshape(x.shape))))), data_of(result)
+            return (lambda seed: np.ravel(data_of(push(seed.reshape(x.shape))))), np.size(data_of(result))
         result, pull = vjp(call_with_first, x)
         shape = np.shape(data_of(result))
-        return (lambda seed: np.ravel(data_of(pull(seed.reshape(shape) if shape else float(seed[0]))[0]))), data_of(
-            result
-        )
+        return (lambda seed: np.ravel(data_of(pull(shape_seed(seed, shape))[0]))), np.size(data_of(result))
+
+    def _make_compiled_product(
+        self, mode: str, x: NDArray[Any], args: tuple[Any, ...]
+    ) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], int]:
+        """Return the same where the function is compiled: each product computes the function too, in one call."""
+        shape = np.shape(data_of(self._result(x, *args)))
+        if mode == "forward":
+            return (lambda seed: np.ravel(self._push(x, seed.reshape(x.shape), *args))), int(np.prod(shape))
+        return (lambda seed: np.ravel(self._pull(x, shape_seed(seed, shape), *args))), int(np.prod(shape))
+
+
+def push_tangent(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of x and a tangent that multiplies the Jacobian of f by the tangent.
+
+    >>> push_tangent(np.sin)(np.zeros(2), np.ones(2))
+    array([1., 1.])
+    """
+    return lambda x, tangent, *args: jvp(lambda first: f(first, *args), (x,), (tangent,))[1]
+
+
+def pull_cotangent(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of x and a cotangent that multiplies the transposed Jacobian of f by the cotangent.
+
+    >>> pull_cotangent(np.sum)(np.zeros(2), 3.0)
+    array([3., 3.])
+    """
+    return lambda x, cotangent, *args: vjp(lambda first: f(first, *args), x)[1](cotangent)[0]
+
+
+def shape_seed(seed: NDArray[Any], shape: tuple[int, ...]) -> Any:
+    """Return a vector in the shape of a result; a number if the result is one."""
+    return seed.reshape(shape) if shape else float(seed[0])
 
 
 def sparse_jacobian(f: Callable[..., Any]) -> SparseDerivative:
