@@ -66,23 +66,27 @@ def main(full=False):
         print(f"step {step:2}  sum of squares {2.0 * cost:.3e}")
     found = np.reshape(fit.x[6 * camera_count :], (point_count, 3))
     before = np.reshape(start[6 * camera_count :], (point_count, 3))
-    print(f"largest error of a point {np.abs(found - points).max():.5f}, {np.abs(before - points).max():.2f} at the start")
+    largest = [np.abs(places - points).max() for places in (found, before)]
+    print(f"largest error of a point {largest[0]:.5f}, {largest[1]:.2f} at the start")
 
     jacobian = wg.sparse_jacobian(find_errors)
     matrix = jacobian(fit.x)
     share = 100.0 * matrix.nnz / np.prod(matrix.shape)
-    print(f"Jacobian {matrix.shape}: {share:.1f} percent of it can differ from 0, and {jacobian.colors} products give it")
+    print(f"Jacobian {matrix.shape}: {share:.1f} percent can differ from 0, computed by {jacobian.colors} products")
     path = jacobian.reason(0, 6 * camera_count + 3 * int(which_point[0]))
     print("why the first error depends on its point:")
-    print("\n".join(f"  {step}" for step in path[:6]))
+    print("\n".join(f"  {step.split(' (')[0]}" for step in path[:6]))
+    # Of all rows and columns, those of the first 15 points, and of each row pair the first.
+    rows = 2 * np.flatnonzero(which_point < 15)
+    corner = jacobian.pattern[rows, : 6 * camera_count + 45]
     return [
         {
-            "title": "The scene from above",
+            "title": "Some points, seen from above",
             "x": "x",
             "y": "z",
             "equal": True,
-            "circles": {"true": [points[:, 0], points[:, 2], np.full(point_count, 0.035)]},
-            "points": {"start": before[:, [0, 2]].T, "found": found[:, [0, 2]].T},
+            "points": {"start": before[:60, [0, 2]].T, "found": found[:60, [0, 2]].T},
+            "circles": {"true": [points[:60, 0], points[:60, 2], np.full(min(60, point_count), 0.05)]},
         },
         {
             "title": "Sum of squares",
@@ -91,18 +95,11 @@ def main(full=False):
             "lines": {"of all errors": [np.arange(len(fit.history)), 2.0 * np.array(fit.history)]},
         },
         {
-            "title": "Pattern of the Jacobian, upper left",
+            "title": "Pattern of a part of the Jacobian",
             "x": "columns: cameras, then points",
-            "pattern": cut_pattern(jacobian.pattern, 300),
+            "pattern": [*corner.nonzero(), *corner.shape],
         },
     ]
-
-
-def cut_pattern(pattern, size):
-    """Return rows, columns, height and width of the first entries of a pattern."""
-    corner = pattern[:size, :size]
-    rows, columns = corner.nonzero()
-    return [rows, columns, *corner.shape]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Optimal control of a cart with a pole: the forces that swing the pole up and hold it there.
 
-A pole hangs from a cart. The unknowns are the forces on the cart in 60 intervals of time; the simulation is an ordinary
-loop of Runge-Kutta steps. `wg.least_squares` makes the forces small and the state at the end the wanted one: the
-pole upright, the cart back in the middle, nothing moving. The compiled simulation gives exact derivatives by all forces.
+A pole hangs from a cart. The unknowns are the forces on the cart in 60 intervals of time; the simulation is an
+ordinary loop of Runge-Kutta steps. `wg.least_squares` makes the forces small and the state at the end the wanted one:
+the pole upright, the cart back in the middle, nothing moving. The derivatives by all forces are exact, and compiled.
 
 Run it with `python examples/cart_pole.py`; look for "angle from upright at the end 0.00". With the word `full` behind
 its name there are 120 intervals, and the forces are nearer to the least that do it.
@@ -71,7 +71,7 @@ def main(full=False):
     for step in range(0, len(fit.history), max(1, len(fit.history) // 10)):
         print(f"step {step:3}  cost {fit.history[step]:.6f}")
     states = np.array(simulate(fit.x, count))
-    place, angle, speed, turning = states[-1]
+    _, angle, speed, turning = states[-1]
     print(f"{'converged' if fit.converged else 'stopped'} after {fit.steps} steps: {fit.reason}")
     print(f"largest force {np.abs(fit.x).max():.1f} N, largest distance {np.abs(states[:, 0]).max():.2f} m")
     print(f"angle from upright at the end {abs(angle - np.pi):.5f} rad, speeds {speed:.4f} m/s, {turning:.4f} rad/s")

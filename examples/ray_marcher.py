@@ -1,8 +1,8 @@
 """A ray marcher that runs backwards: where the balls are and where the light comes from, from a picture of them.
 
-From each pixel a ray goes on by steps as long as the nearest ball is far, until it touches one. That is 24 steps of plain
-NumPy on all rays at once. The slope of the distance, by `wg.grad`, says how a ball's surface is turned to the light.
-`wg.least_squares` compares the picture with a given one and moves the balls and the light until both are the same.
+From each pixel a ray goes on by steps as long as the nearest ball is far, until it touches one. That is 24 steps of
+plain NumPy on all rays at once. The slope of the distance, by `wg.grad`, says how a ball's surface is turned to the
+light. `wg.least_squares` compares the picture with a given one, and moves the balls and the light until they agree.
 
 Run it with `python examples/ray_marcher.py`; look for "largest error 0.00". With the word `full` behind its name the
 pictures are larger.
@@ -19,7 +19,7 @@ FAR = 8.0
 SHARPNESS = 80.0
 """How quickly a ball ends at its edge; the edge is about one over this wide, as an angle."""
 FLOOR = -0.8
-"""Height of the floor on which the balls lie, below the eye; without it, a large ball far away looks like a small one."""
+"""Height of the floor on which the balls lie; without it, a large ball far away would look like a small one."""
 TRUE_SCENE = {
     "places": np.array([[-0.95, 3.2], [0.2, 2.4], [1.3, 3.4]]),
     "radii": np.array([0.6, 0.35, 0.45]),

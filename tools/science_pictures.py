@@ -72,7 +72,7 @@ def draw_picture(run: Mapping[str, Any]) -> str:
     note = f"The whole run took {run['processor_seconds']:g} s of processor time."
     canvas = PlotCanvas(run["title"], note)
     canvas.add_text(14, 24, run["title"], "h")
-    columns = min(len(panels), MAX_COLUMNS)
+    columns = 2 if len(panels) == 4 else min(len(panels), MAX_COLUMNS)
     wide = MARGIN_LEFT + PANEL_WIDTH + MARGIN_RIGHT
     tall = MARGIN_TOP + PANEL_HEIGHT + MARGIN_BOTTOM
     for k, panel in enumerate(panels):
