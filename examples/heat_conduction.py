@@ -91,7 +91,7 @@ def draw_plate(plate, clean, measured, strengths, size):
         {
             "title": "Three of the 25 thermometers",
             "x": "time",
-            "points": {"measured": [np.repeat(times, 3), measured[:, 2, :3].ravel()]},
+            "points": {"data": [np.repeat(times, 3), measured[:, 2, :3].ravel()]},
             "lines": {f"fit {k + 1}": [times, fitted[:, 2, k]] for k in range(3)},
         },
     ]

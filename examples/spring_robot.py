@@ -99,10 +99,10 @@ def draw_hops(first, best, distances, steps):
     paths = {name: np.array(simulate(muscles, steps)) for name, muscles in (("before", first), ("after", best))}
     # A walk along the springs that draws the whole robot in one line.
     walk = [0, 1, 2, 3, 7, 6, 5, 4, 0, 5, 1, 6, 2, 7, 2, 6, 3, 6, 2, 5, 1, 4, 0]
-    shown = np.concatenate([paths["after"][k][walk] for k in range(0, steps, steps // 2 - 1)])
+    shown = {f"{DT * k:.1f} s": paths["after"][k][walk].T for k in range(0, steps, steps // 2 - 1)}
     times = DT * np.arange(1, steps + 1)
     return [
-        {"title": "The robot, three times on its way", "x": "m", "equal": True, "lines": {"robot": shown.T}},
+        {"title": "The robot, three times on its way", "x": "m", "equal": True, "lines": shown},
         {
             "title": "Middle of the robot",
             "x": "time [s]",

@@ -30,7 +30,7 @@ from wiregrad.frontends.transforms.derivatives import grad, jvp, linearize, vjp
 from wiregrad.frontends.transforms.implicit import transform_alike
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op, Pattern, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import LinearOp, Reduction
+from wiregrad.ops.array_ops import ArrayOp, LinearOp, Reduction
 from wiregrad.passes.rewriting import expand_node
 
 with require_package("scipy", "a sparse derivative"):
@@ -109,6 +109,18 @@ class SparseDerivative:
         (4, [])
         """
         return explain_entry(self._known_plan().trail, row, column)
+
+    def seeds(self) -> Iterator[NDArray[np.float64]]:
+        """Iterate over the directions of the products, one for each colour: columns forward, rows in reverse.
+
+        >>> import numpy as np
+        >>> jacobian = sparse_jacobian(lambda x: x[1:] * x[:-1])
+        >>> jacobian(np.ones(3)).nnz
+        4
+        >>> [seed.tolist() for seed in jacobian.seeds()]
+        [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+        """
+        return self._known_plan().seeds()
 
     def spy(self) -> str:
         """Return a picture of the pattern as SVG; the title of an entry gives its reason."""
@@ -357,7 +369,22 @@ def _mix_elements(op: Op, types: Sequence[WireType], kind: WireType) -> csr_arra
             "all elements as mixed would give too many entries; use wg.jacobian"
         )
     read = [_group_elements(each, kept_axes, groups) for each in types]
-    return csr_array(_group_elements(kind, kept_axes, groups) @ sparse.vstack(read, format="csr").T)
+    mixed = csr_array(_group_elements(kind, kept_axes, groups) @ sparse.vstack(read, format="csr").T)
+    runs_along = isinstance(op, ArrayOp) and op.step is not None and "reverse" in op.options
+    return _drop_later_elements(mixed, op, types, kind) if runs_along else mixed
+
+
+def _drop_later_elements(mixed: csr_array, op: Op, types: Sequence[WireType], kind: WireType) -> csr_array:
+    """Return what the elements of a running product or recurrence read: those up to their own place along the axis."""
+    rows, columns = _entries(mixed)
+    places = _places_along(kind, op.options["axis"])[rows]
+    read = np.concatenate([_places_along(each, op.options["axis"]) for each in types])[columns]
+    kept = read >= places if op.options["reverse"] else read <= places
+    return _from_entries(rows[kept], columns[kept], *mixed.shape)
+
+
+def _places_along(each: WireType, axis: int) -> NDArray[np.int64]:
+    return np.ravel(np.indices(each.shape)[axis])
 
 
 def _find_kept_axes(op: Op, types: Sequence[WireType], kind: WireType) -> list[int]:
@@ -467,14 +494,19 @@ def _read_elements(rows: Sequence[Any], results: Iterable[int], constants: int) 
 
 
 def explain_entry(trail: PatternTrail, row: int, column: int) -> list[str]:
-    """Return the nodes of one path from an input number to an output number, output first; empty if there is none."""
+    """Return one path from an input number to an output number in words, output first; empty if there is none."""
+    return [_describe_element(trail.circuit, node, element) for node, element in find_entry_path(trail, row, column)]
+
+
+def find_entry_path(trail: PatternTrail, row: int, column: int) -> list[tuple[int, int]]:
+    """Return one path from an input number to an output number, output first: nodes, and elements of them."""
     node, element = trail.output, row
-    path: list[str] = []
+    path: list[tuple[int, int]] = []
     while True:
         reach = trail.reach[node]
         if reach is None or not reach[[element], [column]].any():
             return []
-        path.append(_describe_element(trail.circuit, node, element))
+        path.append((node, element))
         sources = trail.circuit.sources_of(node)
         if not sources:
             return path
