@@ -210,12 +210,18 @@ def test_hessians_need_at_most_one_color_more_than_the_fewest(name: str) -> None
     hessian(np.random.default_rng(0).normal(size=size))
     neighbors = [set(np.flatnonzero(row)) - {k} for k, row in enumerate(hessian.pattern.toarray())]
 
+    fewest = find_fewest_stars(neighbors) if hessian.pattern.nnz else 0
+
+    assert fewest <= hessian.colors <= fewest + 1
+
+
+def find_fewest_stars(neighbors: Sequence[set[int]]) -> int:
+    """Return the fewest colours with which no path of four vertices has two colours only."""
+
     def leaves_two_colors(colors: list[int], vertex: int) -> bool:
         return any(len({colors[k] for k in path}) == 2 for path in find_paths_of_four(neighbors, colors, vertex))
 
-    fewest = find_fewest_colors(neighbors, leaves_two_colors) if hessian.pattern.nnz else 0
-
-    assert fewest <= hessian.colors <= fewest + 1
+    return find_fewest_colors(neighbors, leaves_two_colors)
 
 
 def find_paths_of_four(neighbors: Sequence[set[int]], colors: Sequence[int], vertex: int) -> Iterator[tuple[int, ...]]:
@@ -294,6 +300,53 @@ def is_read(circuit: Any, values: list[Any], reader: tuple[int, int], source: tu
         if np.ravel(after)[reader[1]] != np.ravel(values[reader[0]])[reader[1]]:
             return True
     return False
+
+
+@pytest.mark.parametrize(
+    "name", ["band of three", "five-point stencil", "maxima of rows", "one dense row", "one of two"]
+)
+def test_compiled_functions_give_the_same_matrices(name: str) -> None:
+    f, size = JACOBIANS[name]
+    jacobian = wg.sparse_jacobian(wg.compile(f))
+
+    for seed in range(3):
+        x = np.random.default_rng(seed).normal(size=size)
+        assert_allclose(jacobian(x).toarray(), wg.sparse_jacobian(f)(x).toarray(), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["chain", "arrow", "random pairs"])
+def test_compiled_functions_give_the_same_hessians(name: str) -> None:
+    f, size = HESSIANS[name]
+    hessian = wg.sparse_hessian(wg.compile(f))
+
+    for seed in range(3):
+        x = np.random.default_rng(seed).normal(size=size)
+        assert_allclose(hessian(x).toarray(), wg.hessian(f)(x), rtol=1e-10, atol=1e-12)
+
+
+def test_products_of_compiled_functions_are_replayed() -> None:
+    jacobian = wg.sparse_jacobian(wg.compile(lambda x: x[1:] * np.sin(x[:-1])))
+    for k in range(4):
+        jacobian(np.arange(5.0) + k)
+
+    assert sum(variant.hits for variant in jacobian._push.info.variants) > 6
+
+
+def test_compiled_functions_find_another_pattern_where_they_branch() -> None:
+    jacobian = wg.sparse_jacobian(wg.compile(lambda x: x[:2] ** 2 if x[0] > 0.0 else x[2:4] * x[0]))
+
+    assert jacobian(np.array([1.0, 2.0, 3.0, 4.0])).toarray().tolist() == [[2.0, 0.0, 0.0, 0.0], [0.0, 4.0, 0.0, 0.0]]
+    assert jacobian(np.array([-1.0, 2.0, 3.0, 4.0])).toarray().tolist() == [
+        [3.0, 0.0, -1.0, 0.0],
+        [4.0, 0.0, 0.0, -1.0],
+    ]
+
+
+def test_compiled_functions_take_other_sizes_and_arguments() -> None:
+    jacobian = wg.sparse_jacobian(wg.compile(lambda x, scale: scale * x[1:] * x[:-1]))
+
+    assert jacobian(np.ones(4), 2.0).sum() == 12.0
+    assert jacobian(np.ones(7), 3.0).sum() == 36.0
 
 
 def test_reasons_name_the_variables_and_lines_on_the_way() -> None:
@@ -384,7 +437,7 @@ def test_columns_of_one_color_share_no_row(seed: int) -> None:
 
     for color in range(count):
         assert pattern[:, colors == color].sum(axis=1).max(initial=0) <= 1
-    assert pattern.sum(axis=1).max() <= count <= 12
+    assert pattern.sum(axis=1).max() <= count <= find_fewest_colors(find_shared_rows(pattern)) + 1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -399,3 +452,12 @@ def test_no_path_of_four_vertices_has_two_colors(seed: int) -> None:
             assert colors[a] != colors[b]
             paths = [(c, d) for c in neighbors[b] if c != a for d in neighbors[c] if d not in (a, b)]
             assert all(len({colors[a], colors[b], colors[c], colors[d]}) > 2 for c, d in paths)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_graphs_need_at_most_one_color_more_than_the_fewest(seed: int) -> None:
+    upper = np.triu(np.random.default_rng(seed).random((9, 9)) < 0.3, 1)
+    neighbors = [set(np.flatnonzero(row)) for row in upper | upper.T]
+    colors = color_stars([sorted(each) for each in neighbors])
+
+    assert colors.max() + 1 <= find_fewest_stars(neighbors) + 1

@@ -42,6 +42,33 @@ KEPT_PAIRS = 10
 """Number of steps that limited-memory BFGS remembers."""
 
 
+STUCK_SQUARES = "no step lowers the sum of squares, though the gradient is not zero"
+STUCK = "no step along the direction lowers the function, though the gradient is not zero"
+NOT_FINITE = "the gradient is not finite"
+UNBOUNDED = "the function has no lower bound"
+KINK_ADVICE = (
+    "try: wg.check_grads at x, which finds a wrong derivative; a function with a kink or an edge there needs another "
+    "formula, such as a smooth one, or a start elsewhere"
+)
+ADVICE = {
+    STUCK_SQUARES: KINK_ADVICE,
+    STUCK: KINK_ADVICE,
+    NOT_FINITE: "try: wg.blame at x, which says where it comes from; or a start elsewhere",
+    UNBOUNDED: "try: the sign of the function, or a term that keeps x small",
+}
+"""What to try, by the reason why a search did not converge."""
+STEP_LIMIT_ADVICE = (
+    "try: a larger max_steps, a start from this x, or other units for x if its numbers differ by many powers of ten; "
+    "a function without a minimum goes on falling"
+)
+UNDETERMINED_ADVICE = (
+    "the Jacobian is singular at x, so other x are as good; try: fewer unknowns, or more residuals, such as a small "
+    "multiple of x"
+)
+MAX_COSINE = 1e-4
+"""Largest cosine between the residuals and a column of the Jacobian at which their sum of squares counts as least."""
+
+
 @dataclass
 class FitReport:
     """What an optimiser found: where, how low, why it ended, and what that took."""
@@ -61,6 +88,8 @@ class FitReport:
     method: str
     history: list[float] = field(default_factory=list, repr=False)
     """The value after each step, the start first."""
+    advice: str = ""
+    """What to try if it did not converge, or if the answer is one of many; else empty."""
 
     def __str__(self) -> str:
         ended = "converged" if self.converged else "did not converge"
@@ -68,6 +97,7 @@ class FitReport:
             f"{self.method} {ended} after {count_with_noun(self.steps, 'step')}: {self.reason}\n"
             f"  value {self.value:.6g} (from {self.history[0]:.6g}), largest gradient {self.gradient_norm:.3g}, "
             f"{count_with_noun(self.evaluations, 'evaluation')}\n  x = {short_repr(self.x)}"
+            f"{f'{chr(10)}  {self.advice}' if self.advice else ''}"
         )
 
 
@@ -193,14 +223,17 @@ class _Problem:
             sys.stderr.write(f"\rstep {len(self.history) - 1}: {value:.6g}   ")
             sys.stderr.flush()
 
-    def report(self, z: Vector, value: float, slope: Vector, *, reason: str, converged: bool, method: str) -> FitReport:
+    def report(
+        self, z: Vector, value: float, slope: Vector, *, reason: str, converged: bool, method: str, advice: str = ""
+    ) -> FitReport:
         """Return the report, in the structure of the start."""
         if self._is_shown:
             sys.stderr.write("\n")
         size = float(np.abs(slope).max(initial=0.0))
         x = self.parts.unpack(z)
         steps = len(self.history) - 1
-        return FitReport(x, value, size, converged, reason, steps, self.evaluations, method, self.history)
+        advice = advice if converged else ADVICE.get(reason, STEP_LIMIT_ADVICE)
+        return FitReport(x, value, size, converged, reason, steps, self.evaluations, method, self.history, advice)
 
     def require_finite(self, value: float, slope: Vector) -> None:
         """Raise unless an optimiser can begin here."""
@@ -284,17 +317,29 @@ class _LeastSquares:
                 self.problem.note_step(cost)
                 damping = damping * 0.2 if damping > 1e-14 else 0.0
                 if is_small or is_flat:
-                    reason, converged = "steps no longer lower the sum of squares", True
+                    converged = self._is_least(matrix, left)
+                    reason = "steps no longer lower the sum of squares" if converged else STUCK_SQUARES
                     break
             elif np.linalg.norm(step) <= self.tolerance * (1.0 + np.linalg.norm(z)):
-                reason, converged = "no shorter step lowers the sum of squares", True
+                converged = self._is_least(matrix, left)
+                reason = "no shorter step lowers the sum of squares" if converged else STUCK_SQUARES
                 break
             elif damping >= MAX_DAMPING:
-                reason = "no step lowers the sum of squares, though the gradient is not zero"
+                reason = STUCK_SQUARES
                 break
             else:
                 damping = max(10.0 * damping, FIRST_DAMPING)
-        return self.problem.report(z, cost, slope, reason=reason, converged=converged, method=self.method)
+        advice = UNDETERMINED_ADVICE if converged and _is_singular(matrix) else ""
+        method = self.method
+        return self.problem.report(z, cost, slope, reason=reason, converged=converged, method=method, advice=advice)
+
+    def _is_least(self, matrix: Any, left: Vector) -> bool:
+        """Return whether the residuals are at right angles to what the unknowns can change, or as good as zero."""
+        if left @ left <= 1e-20 * 2.0 * self.problem.history[0]:
+            return True
+        sizes = np.sqrt(np.ravel((matrix * matrix).sum(axis=0))) * np.linalg.norm(left)
+        cosines = np.abs(matrix.T @ left) / np.maximum(sizes, 1e-300)
+        return bool(cosines.max(initial=0.0) <= MAX_COSINE)
 
     def _evaluate(self, z: Vector) -> Vector:
         self.problem.evaluations += 1
@@ -315,6 +360,16 @@ def _solve_damped(matrix: Any, left: Vector, damping: float) -> Vector:
     diagonal = np.maximum(normal.diagonal(), 1e-300)
     sparse_step: Vector = sparse.solve_sparse(normal, (damping + 1e-14) * diagonal, matrix.T @ left)
     return sparse_step
+
+
+def _is_singular(matrix: Any) -> bool:
+    """Return whether some change of the unknowns changes no residual, whatever their units are."""
+    if not isinstance(matrix, np.ndarray):
+        singular: bool = sparse.is_singular(matrix.T @ matrix)
+        return singular
+    sizes = np.linalg.norm(matrix, axis=0)
+    scaled = matrix / np.maximum(sizes, 1e-300)
+    return bool(np.linalg.matrix_rank(scaled, tol=1e-10) < len(sizes))
 
 
 def _solve_shifted(matrix: Any, slope: Vector) -> Vector:
@@ -360,6 +415,8 @@ def _apply_inverse(pairs: deque[tuple[Vector, Vector]], slope: Vector) -> Vector
     return step
 
 
+# What overflows on the way is seen in the values, and said in the report.
+@np.errstate(all="ignore")
 def _descend(
     problem: _Problem, choose_step: Callable[[Vector, Vector], Vector], method: str, tolerance: float, max_steps: int
 ) -> FitReport:
@@ -378,16 +435,16 @@ def _descend(
             break
         found = _search_line(problem, z, value, slope, choose_step(z, slope))
         if found is None:
-            reason = "no step along the direction lowers the function, though the gradient is not zero"
+            reason = STUCK
             break
         z = found
         value, slope = problem.value_and_slope(z)
         problem.note_step(value)
         if not np.isfinite(slope).all():
-            reason = "the gradient is not finite; wg.blame says where it comes from"
+            reason = NOT_FINITE
             break
         if value < -1e300:
-            reason = "the function has no lower bound"
+            reason = UNBOUNDED
             break
     return problem.report(z, value, slope, reason=reason, converged=converged, method=method)
 

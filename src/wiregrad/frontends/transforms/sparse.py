@@ -36,7 +36,7 @@ from wiregrad.passes.rewriting import expand_node
 with require_package("scipy", "a sparse derivative"):
     from scipy import sparse
     from scipy.sparse import csr_array
-    from scipy.sparse.linalg import factorized
+    from scipy.sparse.linalg import factorized, splu
 
 MAX_ELEMENTS = 50_000
 """Above this many elements of its inputs and output, an op on arrays counts as mixing all of them."""
@@ -247,6 +247,23 @@ def solve_sparse(matrix: csr_array, shifts: NDArray[np.float64], b: NDArray[np.f
         return np.asarray(solve(b), float)
     except RuntimeError as error:
         raise np.linalg.LinAlgError(str(error)) from None
+
+
+def is_singular(matrix: csr_array) -> bool:
+    """Return whether a symmetric matrix is singular, whatever the units of its unknowns are.
+
+    >>> is_singular(csr_array(np.ones((2, 2)))), is_singular(csr_array(np.diag([1e-12, 1.0])))
+    (True, False)
+    """
+    diagonal = matrix.diagonal()
+    if not diagonal.all():
+        return True
+    scale = sparse.diags_array(1.0 / np.sqrt(np.abs(diagonal)))
+    try:
+        pivots = splu((scale @ matrix @ scale).tocsc()).U.diagonal()
+    except RuntimeError:
+        return True
+    return bool(np.abs(pivots).min(initial=1.0) < 1e-12)
 
 
 class PatternTrail:
