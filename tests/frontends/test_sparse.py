@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from wiregrad.ir import CONSTANT, INPUT
 from ..support.sampling import choose_count
 
 NUMBERS = np.random.default_rng(7)
+SVG = "{http://www.w3.org/2000/svg}"
 SIZE = 24
 FACTORS = NUMBERS.normal(size=(3, 3))
 PICKED = NUMBERS.integers(0, SIZE, size=(30, 2))
@@ -421,13 +423,24 @@ def test_a_pattern_is_asked_for_after_a_call() -> None:
         _ = wg.sparse_jacobian(np.sin).pattern
 
 
-def test_a_picture_of_the_pattern_has_a_title_for_each_entry() -> None:
+def test_a_picture_of_the_pattern_has_the_reason_of_each_entry() -> None:
     jacobian = wg.sparse_jacobian(lambda x: x[1:] * x[:-1])
     jacobian(np.ones(4))
-    picture = jacobian.spy()
+    entries = ElementTree.fromstring(jacobian.spy()).findall(f"{SVG}g")
+    lines = [[line.text for line in entry.iter(f"{SVG}tspan")] for entry in entries]
 
-    assert picture.count("<title>") == 6
-    assert "row 0, column 1: " in picture
+    assert [entry.get("tabindex") for entry in entries] == ["0"] * 6
+    assert lines[1] == ["row 0, column 1", *(f"← {step}" for step in jacobian.reason(0, 1))]
+    assert [entry.findtext(f"{SVG}title") for entry in entries] == ["\n".join(each) for each in lines]
+
+
+def test_a_picture_of_many_entries_names_the_call_that_gives_reasons() -> None:
+    jacobian = wg.sparse_jacobian(lambda x: x[1:] * x[:-1])
+    jacobian(np.ones(400))
+    picture = ElementTree.fromstring(jacobian.spy())
+
+    assert picture.findall(f"{SVG}g") == []
+    assert picture.findtext(f"{SVG}text") == "798 entries; reason(row, column) says why one of them is there."
 
 
 @pytest.mark.parametrize("seed", range(20))

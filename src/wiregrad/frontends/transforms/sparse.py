@@ -123,7 +123,7 @@ class SparseDerivative:
         return self._known_plan().seeds()
 
     def spy(self) -> str:
-        """Return a picture of the pattern as SVG; the title of an entry gives its reason."""
+        """Return a picture of the pattern as SVG; a click on an entry, or pointing at it, shows its reason."""
         plan = self._known_plan()
         return draw_pattern(plan.pattern, plan.trail)
 
@@ -733,32 +733,52 @@ def _colors_two_steps_away(
             yield colors[far]
 
 
-MAX_TITLED_ENTRIES = 400
-"""Up to this many entries, each is drawn with its reason as a title."""
-PICTURE_SIZE = 480
+MAX_EXPLAINED_ENTRIES = 400
+"""Up to this many entries, a picture has the reason of each of them."""
+PICTURE_SIZE = 480.0
 """Length of the longer side of a picture of a pattern, in pixels."""
+LINE_HEIGHT = 16
+PICTURE_STYLE = (
+    "rect.paper{fill:#f6f8fa}.entry{fill:#0969da;outline:none;cursor:pointer}text{font:12px monospace;fill:#1f2328}"
+    ".entry text{display:none}.entry:focus text{display:block}.entry:focus rect{fill:#cf222e}"
+)
+"""A click on an entry, or the tab key, gives it the focus, and its reason is shown; no script is needed."""
 
 
 def draw_pattern(pattern: csr_array, trail: PatternTrail) -> str:
-    """Return a picture of a pattern as SVG: a square for each entry."""
+    """Return a picture of a pattern as SVG: a square for each entry, and its reason where it is clicked."""
     height, width = pattern.shape
     rows, columns = _entries(pattern)
     entries = list(zip(rows.tolist(), columns.tolist(), strict=True))
-    if len(entries) <= MAX_TITLED_ENTRIES:
-        squares = "\n".join(
-            f'<rect x="{j}" y="{i}" width="1" height="1"><title>{_escape_reason(trail, i, j)}</title></rect>'
-            for i, j in entries
-        )
-    else:
-        squares = f'<path d="{"".join([f"M{j} {i}h1v1h-1z" for i, j in entries])}"/>'
     scale = PICTURE_SIZE / max(height, width, 1)
+    top = height * scale + LINE_HEIGHT
+    if len(entries) <= MAX_EXPLAINED_ENTRIES:
+        reasons = [explain_entry(trail, i, j) for i, j in entries]
+        squares = "\n".join(
+            _draw_entry(i, j, reason, scale, top) for (i, j), reason in zip(entries, reasons, strict=True)
+        )
+        lines = 1 + max(map(len, reasons), default=0)
+        hint = "Click an entry to see why it is there."
+    else:
+        path = "".join([f"M{j} {i}h1v1h-1z" for i, j in entries])
+        squares = f'<path class="entry" transform="scale({scale:g})" d="{path}"/>'
+        lines = 1
+        hint = f"{len(entries):,} entries; reason(row, column) says why one of them is there."
+    size = f'width="{PICTURE_SIZE:g}" height="{top + LINE_HEIGHT * (lines + 1):g}"'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width * scale:g}" '
-        f'height="{height * scale:g}" role="img" aria-label="pattern with {len(entries)} entries">\n'
-        f'<rect width="{width}" height="{height}" fill="#f6f8fa"/>\n<g fill="#0969da">\n{squares}\n</g>\n</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="pattern with {len(entries)} entries">\n'
+        f"<style>{PICTURE_STYLE}</style>\n"
+        f'<rect class="paper" width="{width * scale:g}" height="{height * scale:g}"/>\n{squares}\n'
+        f'<text y="{top + LINE_HEIGHT * lines:g}">{hint}</text>\n</svg>\n'
     )
 
 
-def _escape_reason(trail: PatternTrail, row: int, column: int) -> str:
-    path = " ← ".join(explain_entry(trail, row, column))
-    return escape(f"row {row}, column {column}: {path}")
+def _draw_entry(row: int, column: int, reason: Sequence[str], scale: float, top: float) -> str:
+    """Return a square that shows its reason below the picture while it has the focus."""
+    lines = [f"row {row}, column {column}", *(f"← {step}" for step in reason)]
+    title = escape("\n".join(lines))
+    spans = "".join(
+        f'<tspan x="0" y="{top + LINE_HEIGHT * k:g}">{escape(line)}</tspan>' for k, line in enumerate(lines)
+    )
+    square = f'<rect x="{column * scale:g}" y="{row * scale:g}" width="{scale:g}" height="{scale:g}"/>'
+    return f'<g class="entry" tabindex="0"><title>{title}</title>{square}<text>{spans}</text></g>'
