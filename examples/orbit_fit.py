@@ -6,7 +6,7 @@ finds when, and the derivative of that time comes from its equation. From these 
 Jacobian of the whole, finds where the moon was, how fast it was, and how flat the planet is.
 
 Run it with `python examples/orbit_fit.py`; look for "largest error 0.000". With the word `full` behind its name there
-are twelve crossings instead of six.
+are twelve crossings instead of four.
 """
 
 import sys
@@ -81,7 +81,7 @@ def follow_orbit(orbit, steps):
 
 def main(full=False):
     """Measure the crossings of an orbit that is known here alone, and find the orbit."""
-    count = 12 if full else 6
+    count = 12 if full else 4
     measured = find_crossings(TRUE_ORBIT, count) + NOISE * np.random.default_rng(0).normal(size=2 * count)
     history = []
 

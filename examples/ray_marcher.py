@@ -82,7 +82,7 @@ def main(full=False):
     scene = START
     history = []
     # With soft edges, a ball that is some pixels away still overlaps its picture.
-    for sharpness in (20.0, 40.0, SHARPNESS):
+    for sharpness in (30.0, SHARPNESS):
         fit = wg.least_squares(wg.compile(find_errors), scene, sharpness, max_steps=20, tolerance=1e-5)
         scene = fit.x
         deviation = np.sqrt(2.0 * np.array(fit.history) / photo.size)

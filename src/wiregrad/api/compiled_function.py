@@ -891,8 +891,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
     def compile_transform(self, transform: Callable[[Callable[P, Result]], Callable[..., Any]]) -> Any:
         """Return a function that is made from this one, such as its gradient, compiled with recordings of its own.
 
-        >>> compile(lambda x: x**3).compile_transform(make_value_and_jacobian)(2.0)
-        (8.0, 12.0)
+        >>> compile(lambda x: x**3).compile_transform(jacobian)(2.0)
+        12.0
         """
         return CompiledFunction(transform(self._f), None, self._limit)
 
