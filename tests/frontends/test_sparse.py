@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
@@ -294,14 +294,22 @@ def is_read(circuit: Any, values: list[Any], reader: tuple[int, int], source: tu
     row = [*circuit.rows()][reader[0]]
     if row.op.name == "where" and source[0] != row.sources[0]:
         return source[0] in row.sources[1:] and source[1] == reader[1]
-    for change in (1e-3, -0.5, 0.7, 5.0, -5.0):
-        moved = np.array(values[source[0]], float, order="C")
+    # Shifted operands, because a factor may be a zero that comes from padding.
+    for shift, change in product((0.0, 0.37), (1e-3, -0.5, 0.7, 5.0, -5.0)):
+        operands = {k: shift_floats(values[k], shift) for k in row.sources}
+        moved = np.array(operands[source[0]], float, order="C")
         moved.reshape(-1)[source[1]] += change
         with np.errstate(all="ignore"):
-            after = row.op.compute(*[moved if k == source[0] else values[k] for k in row.sources])
-        if np.ravel(after)[reader[1]] != np.ravel(values[reader[0]])[reader[1]]:
+            before = np.ravel(row.op.compute(*[operands[k] for k in row.sources]))[reader[1]]
+            after = np.ravel(row.op.compute(*[(operands | {source[0]: moved})[k] for k in row.sources]))[reader[1]]
+        if before != after and np.isfinite([before, after]).all():
             return True
     return False
+
+
+def shift_floats(operand: Any, shift: float) -> Any:
+    """Return an operand with a number added to its floats."""
+    return operand + shift if shift and np.asarray(operand).dtype.kind == "f" else operand
 
 
 @pytest.mark.parametrize(

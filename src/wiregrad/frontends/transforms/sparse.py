@@ -533,16 +533,16 @@ def find_entry_path(trail: PatternTrail, row: int, column: int) -> list[tuple[in
 def _find_source(trail: PatternTrail, node: int, element: int, column: int) -> tuple[int, int]:
     """Return an input of a node, and an element of it, that the element reads and that depends on the input number."""
     local = trail.local[node]
-    start = 0
-    for source in trail.circuit.sources_of(node):
-        size = _size_of(trail.circuit.type_of(source))
-        reach = trail.reach[source]
+    sources = trail.circuit.sources_of(node)
+    starts = np.cumsum([0, *(_size_of(trail.circuit.type_of(source)) for source in sources)]).tolist()
+    # The last operand first: rules guard against special cases by `where(is_special, special, usual)`.
+    for slot in reversed(range(len(sources))):
+        reach = trail.reach[sources[slot]]
         if reach is not None:
-            read = [element] if local is None else _entries_between(local, element, start, start + size)
+            read = [element] if local is None else _entries_between(local, element, starts[slot], starts[slot + 1])
             for k in read:
                 if reach[[k], [column]].any():
-                    return source, k
-        start += size
+                    return sources[slot], k
     raise AssertionError("an element that depends on an input number reads one that does")
 
 
