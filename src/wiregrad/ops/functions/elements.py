@@ -859,4 +859,6 @@ def apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
         place = axis if axis >= 0 else axis + rank
         result = func(y, place)
         y = result if ndim_of(result) == rank else expand_dims(result, place)
+        if ndim_of(y) != rank:
+            raise ValueError("function is not returning an array of the correct shape")
     return y
