@@ -888,18 +888,22 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """
         return self._derive("hessian", hessian)(*args, **kwargs)
 
-    def derive(self, key: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> CompiledFunction[..., Any]:
-        """Return the function that `make` makes of this one, compiled; it is made once per key, until `clear`.
+    def compile_transform(
+        self, transform: Callable[[Callable[P, Result]], Callable[..., Any]], *, key: str | None = None
+    ) -> CompiledFunction[..., Any]:
+        """Return a function that is made from this one, such as its gradient, compiled with recordings of its own.
 
-        >>> square = compile(lambda x: x * x)
-        >>> square.derive("twice", lambda f: lambda x: f(f(x)))(3.0)
-        81.0
+        With a key it is made once, until `clear`, and found again by later calls with that key.
+
+        >>> compile(lambda x: x**3).compile_transform(jacobian)(2.0)
+        12.0
         """
         with self._lock:
-            derived = self._derived.get(key)
+            derived = self._derived.get(key) if key is not None else None
             if derived is None:
-                derived = CompiledFunction(make(self._f), None, self._limit, None, self._assume)
-                self._derived[key] = derived
+                derived = CompiledFunction(transform(self._f), None, self._limit)
+                if key is not None:
+                    self._derived[key] = derived
         return derived
 
     def _derive(self, name: str, transform: Callable[..., Any]) -> CompiledFunction[..., Any]:

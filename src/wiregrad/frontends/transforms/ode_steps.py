@@ -487,9 +487,9 @@ class InitialValueProblem:
             raise ShapeError(f"y0 must have at least one number{format_user_line()}")
         if settings.method.name == "leapfrog":
             self._check_halves()
-        derive = getattr(f, "derive", None)
-        if derive is not None:
-            self.method = CompiledMethod(self, derive)
+        compile_transform = getattr(f, "compile_transform", None)
+        if compile_transform is not None:
+            self.method = CompiledMethod(self, compile_transform)
             self.is_compiled = True
 
     def _check_halves(self) -> None:
@@ -536,8 +536,8 @@ def join_state(parts: UnknownParts, result: Any, what: str) -> Any:
     return UnknownParts.join(leaves)
 
 
-DeriveCompiled = Callable[[str, Callable[[Callable[..., Any]], Callable[..., Any]]], Callable[..., Any]]
-"""The method `derive` of a compiled function: compiles another function that is made from it, once per key."""
+CompileTransform = Callable[..., Callable[..., Any]]
+"""The method `compile_transform` of a compiled function: compiles another function that is made from it."""
 
 
 @dataclass
@@ -552,14 +552,14 @@ class CompiledOdeStep(OdeStep):
 class CompiledMethod:
     """A method whose steps on plain numbers run as compiled code, for an f that `wg.compile` returned."""
 
-    def __init__(self, problem: InitialValueProblem, derive: DeriveCompiled) -> None:
+    def __init__(self, problem: InitialValueProblem, compile_transform: CompileTransform) -> None:
         settings = problem.settings
         self.base = settings.method
         self.name = self.base.name
         self.adapts = self.base.adapts
         self.evaluations = self.base.evaluations
         self.key = f"odeint {self.name} {settings.rtol} {settings.atol} {problem.parts.shapes} {problem.parts.tree}"
-        self._derive = derive
+        self._compile_transform = compile_transform
         self._problem = problem
         self._step = self.compile("step", self._make_step)
         self._inside = self.compile("inside", self._make_inside)
@@ -571,7 +571,7 @@ class CompiledMethod:
         def make_from(f: Callable[..., Any]) -> Callable[..., Any]:
             return make(BoundFunction(f, parts))
 
-        return self._derive(f"{self.key} {what}", make_from)
+        return self._compile_transform(make_from, key=f"{self.key} {what}")
 
     def _make_step(self, bound: BoundFunction) -> Callable[..., Any]:
         base, settings = self.base, self._problem.settings
