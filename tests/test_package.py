@@ -84,7 +84,6 @@ RARELY_COMPILED = [
     "numpy.fft",
     "sysconfig",
     "wiregrad.backends.native_arrays.array_program",
-    "wiregrad.codegen.listing",
     "wiregrad.frontends.replay.branch_merging",
     "wiregrad.ops.fourier_records",
     "wiregrad.ops.linalg_records",
