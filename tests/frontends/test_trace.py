@@ -10,8 +10,8 @@ import pytest
 import wiregrad as wg
 from wiregrad.frontends.recording import trace
 from wiregrad.ops import TABLE
+from wiregrad.ops.array_ops import Elementwise
 from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
-from wiregrad.ops.elementwise import Elementwise
 
 W = np.array([[1.0, -2.0], [0.5, 0.25]])
 
