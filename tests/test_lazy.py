@@ -8,12 +8,13 @@ import importlib
 import re
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from wiregrad.lazy import import_later, load_module_lazily, load_names_lazily, pause_collection
+from wiregrad.lazy import import_later, import_module, load_module_lazily, load_names_lazily, pause_collection
 
 from .support.limits import PATIENCE
 from .support.threads import run_in_threads
@@ -88,6 +89,42 @@ def test_modules_are_imported_later_for_what_they_register(late: str) -> None:
 
     assert not loaded_before
     assert late in sys.modules
+
+
+class Ring:
+    """An object that refers to itself, so that only the collector frees it."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+@pytest.fixture
+def nothing_frozen() -> Iterator[None]:
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("nothing_frozen")
+def test_objects_that_are_young_during_an_import_are_old_but_not_frozen_after_it(late: str) -> None:
+    ring = weakref.ref(Ring())
+    import_module(late)
+    gc.collect(0)
+    is_young = ring() is None
+    gc.collect()
+
+    assert not is_young
+    assert ring() is None
+    assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.usefixtures("nothing_frozen")
+def test_what_a_program_froze_stays_frozen_after_an_import(late: str) -> None:
+    gc.freeze()
+    count = gc.get_freeze_count()
+    import_module(late)
+
+    assert gc.get_freeze_count() == count
 
 
 @pytest.mark.parametrize("module", MODULES)

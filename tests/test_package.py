@@ -78,7 +78,31 @@ def test_a_first_gradient_loads_only_what_it_needs(f: str) -> None:
     assert not loaded_by(first) & {*RARELY_NEEDED} - ({"wiregrad.ops.c_expressions"} if RECORDER is None else set())
 
 
+FIRST_COMPILED = {
+    "circuit": "assert wg.circuit('ab * ab').compile().value_and_grad(ab=3.0) == (9.0, {'ab': 6.0})",
+    "function": "assert wg.compile(lambda x: x * x).value_and_grad(3.0) == (9.0, 6.0)",
+}
+RARELY_COMPILED = [
+    "numpy.fft",
+    "sysconfig",
+    "wiregrad.backends.native_arrays.array_program",
+    "wiregrad.frontends.replay.branch_merging",
+    "wiregrad.ops.fourier_records",
+    "wiregrad.ops.linalg_records",
+]
+
+
+@pytest.mark.parametrize("use", FIRST_COMPILED.values(), ids=FIRST_COMPILED)
+def test_a_first_compiled_gradient_loads_only_what_it_needs(use: str) -> None:
+    # With an empty cache LLVM is loaded, and with it modules such as sysconfig.
+    loaded_by(f"import wiregrad as wg; {use}")
+
+    assert not loaded_by(f"import wiregrad as wg; {use}") & {*RARELY_COMPILED}
+
+
 LATE_USES = [
+    "assert wg.compile(lambda x: x if x > 0.0 else -x).value_and_grad(-3.0) == (3.0, -1.0)",
+    "assert wg.compile(lambda x: np.sin(x).sum())(np.zeros(3)) == 0.0",
     "assert wg.softmax(np.zeros(2))[0] == 0.5",
     "assert wg.grad(lambda x: np.polyval([x, 1.0], 2.0))(3.0) == 2.0",
     "assert abs(wg.grad(lambda x: abs(np.fft.fft(np.ones(4) * x)[0]))(3.0) - 4.0) < 1e-12",

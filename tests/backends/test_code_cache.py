@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wiregrad.backends.native import code_cache, jit, tiers
+import wiregrad
+from wiregrad.backends.native import code_cache, jit, program_steps, tiers
 from wiregrad.backends.native.code_cache import CodeCache, make_entry_name
 from wiregrad.backends.native.llvm_writer import LlvmWriter, RealType, format_pointer
 from wiregrad.errors import SettingError
@@ -296,6 +297,69 @@ def test_names_of_addresses_replace_every_address() -> None:
     assert portable is not None
     assert not re.search(r"inttoptr", portable.text)
     assert portable.symbols == {"math.tanh": jit.find_math_address("tanh", "double")}
+
+
+OWN_TEXTS = [program_steps.write_planner, program_steps.write_register_loops]
+
+
+@pytest.mark.parametrize("write", OWN_TEXTS)
+def test_own_texts_contain_no_addresses(write: Callable[[], str]) -> None:
+    portable = jit.make_portable(write())
+
+    assert portable is not None
+    assert portable.symbols == {}
+    assert portable.text.strip() == write().strip()
+
+
+@pytest.mark.parametrize("write", OWN_TEXTS)
+def test_own_texts_are_written_by_modules_whose_text_is_in_the_name_of_entries(write: Callable[[], str]) -> None:
+    """Code of another room could change, and the entry with the old code would still be found."""
+    folder = os.path.dirname(code_cache.__file__)
+    package = os.path.dirname(wiregrad.__file__)
+    files = set[str]()
+    sys.setprofile(lambda frame, event, _: files.add(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        write()
+    finally:
+        sys.setprofile(None)
+    rooms = {os.path.dirname(file) for file in files if file.startswith(package)}
+
+    assert rooms == {folder}
+
+
+def test_own_text_is_written_only_if_its_code_is_not_stored(own_folder: Path) -> None:
+    written = list[str]()
+
+    def write_square() -> str:
+        written.append("square")
+        w = LlvmWriter()
+        w.begin_function("double @f(double %x)")
+        x = w.name_value("%x", "double")
+        w.end_function(x * x)
+        return w.format_module()
+
+    made, loaded = (jit.JitFunctions(jit.OwnText("square", write_square)) for _ in range(2))
+    other = jit.JitFunctions(jit.OwnText("another square", write_square))
+    call = [ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(one.find_address("f")) for one in (made, loaded, other)]
+
+    assert [one(3.0) for one in call] == [9.0, 9.0, 9.0]
+    assert written == ["square", "square"]
+    assert len(list(own_folder.glob("*.code"))) == 2
+
+
+@pytest.mark.parametrize("module", ["program_steps.py", "llvm_writer.py", "step_kinds.py", "another.py"])
+def test_entries_of_other_versions_of_a_module_are_not_found(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "native"
+    shutil.copytree(os.path.dirname(code_cache.__file__), copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code_cache, "__file__", str(copy / "code_cache.py"))
+    before = code_cache.identify_room.__wrapped__()
+    with open(copy / module, "a") as file:
+        file.write("# changed\n")
+
+    assert before == code_cache.identify_room()
+    assert code_cache.identify_room.__wrapped__() != before
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -133,7 +133,7 @@ class Planned:
 
 def test_the_planner_finds_what_a_plain_loop_finds() -> None:
     for circuit, output in circuits():
-        found = build_program(circuit, output).stream.buffer_plan
+        found = build_program(circuit, output).stream.buffer_plan.sweep
         wanted = Planned(circuit, int(circuit.columns.outputs[output]))
 
         assert set(np.flatnonzero(found.live[: circuit.size])) == wanted.live

@@ -16,6 +16,7 @@ import wiregrad as wg
 from wiregrad import settings
 from wiregrad.backends.native import jit, tiers
 from wiregrad.backends.native.tiers import NativeProgram, build_program, copy_aligned
+from wiregrad.ir import parse_text
 
 from ..support.limits import PATIENCE, wait_for_thread
 from ..support.random_circuits import random_circuit, random_point
@@ -65,6 +66,27 @@ def test_a_circuit_that_is_called_often_is_promoted_without_a_wait(monkeypatch: 
 
     assert compiled.info.tier == "llvm"
     assert compiled.value_and_grad(x=0.5, y=0.7) == before
+
+
+def list_registers(text: str) -> set[int]:
+    program = build_program(parse_text(text), 0)
+    return {register for key in program.stream.keys for register in (*key.reads, *key.writes)}
+
+
+def test_programs_with_conditions_use_one_register() -> None:
+    """Functions with branches are many, and stencils for one register are few."""
+    plain = """
+    input a, b
+    c = multiply a b
+    d = subtract a b
+    e = multiply c d
+    y = add e c
+    output y
+    """
+    branching = plain.replace("y = add e c", "more = greater a b\n    y = where more e c")
+
+    assert list_registers(plain) > {0, 1}
+    assert list_registers(branching) == {0, 1}
 
 
 def test_a_long_program_stays_with_its_stencils(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,10 @@ int main(void) {
 """
 
 
+RecordedPaths = set[tuple[bool, ...]] | None
+"""The recorded ways through a function; None if the listing has no statuses, so that it must be right everywhere."""
+
+
 class BranchingProgram(NamedTuple):
     """A function of three numbers, and a function that says which way it takes at a point."""
 
@@ -69,7 +73,10 @@ def write_statements(rng: random.Random, depth: int) -> list[str]:
 
 
 def make_program(seed: int) -> BranchingProgram:
-    """Return a random program; it has no source file, so each recording is one way through it."""
+    """Return a random program without a source file.
+
+    Unless its branches can be read from its bytecode, each recording is one way through it.
+    """
     rng = random.Random(seed)
     lines = ["v = a * b + c", *write_statements(rng, 3), *write_statements(rng, 2), "return v + a"]
     text = "\n".join([f"def f({', '.join(INPUTS)}):", *(f"    {line}" for line in lines)])
@@ -160,23 +167,30 @@ console.log(JSON.stringify(rows));
     return np.array(json.loads(done.stdout), float)
 
 
-def record_program(seed: int) -> tuple[BranchingProgram, Any, set[tuple[bool, ...]]]:
+def record_program(seed: int) -> tuple[BranchingProgram, Any, RecordedPaths]:
     """Return a program, the compiled function after a few calls, and the ways that it took in them."""
     program = make_program(seed)
     compiled = wg.compile(program.f, limit=EXAMPLES)
     examples = draw_points(seed + 1000, EXAMPLES).tolist()
     for example in examples:
         compiled.value_and_grad(*example)
-    return program, compiled, {program.find_path(*example) for example in examples}
+    recorded = {program.find_path(*example) for example in examples}
+    return program, compiled, recorded if list_statuses(compiled.to_python()) else None
+
+
+def list_statuses(text: str) -> dict[str, str]:
+    """Return the checks that the head of a listing names, by status."""
+    return dict(re.findall(r"^  (\d+): (.*) was (?:True|False)", text, re.MULTILINE))
 
 
 def check_rows(
-    program: BranchingProgram, recorded: set[tuple[bool, ...]], points: NDArray[np.float64], rows: NDArray[np.float64]
+    program: BranchingProgram, recorded: RecordedPaths, points: NDArray[np.float64], rows: NDArray[np.float64]
 ) -> None:
     """Compare with the plain function where its way was recorded, and with the status elsewhere."""
     paths = [program.find_path(*point) for point in points.tolist()]
-    is_recorded = np.array([path in recorded for path in paths])
-    check_statuses(recorded, paths, rows[:, 0])
+    is_recorded = np.array([recorded is None or path in recorded for path in paths])
+    if recorded is not None:
+        check_statuses(recorded, paths, rows[:, 0])
     differentiate = wg.value_and_grad(program.f, argnums=(0, 1, 2))
     valid = points[is_recorded].tolist()
     wanted = [[program.f(*point), *differentiate(*point)[1]] for point in valid]
@@ -200,8 +214,8 @@ def check_statuses(
     assert len(pairs) == len({status for status, _ in pairs}) == len({branch for _, branch in pairs})
 
 
-# The function of seed 10 has one way only, and so no checks.
-@pytest.mark.parametrize("seed", (0, 3, 7, 10) if choose_count(0, 1) == 0 else range(40))
+# The function of seed 10 has one way only, and that of seed 14 is read from its bytecode: both have no checks.
+@pytest.mark.parametrize("seed", (0, 3, 7, 10, 14) if choose_count(0, 1) == 0 else range(40))
 def test_c_equals_the_function_where_it_was_recorded_and_says_where_not(seed: int, tmp_path: Path) -> None:
     program, compiled, recorded = record_program(seed)
     points = draw_points(seed, choose_count(300, 100_000))
@@ -222,11 +236,11 @@ def test_python_and_javascript_equal_the_function_too(seed: int, tmp_path: Path)
 def test_the_status_names_the_check_that_fails(seed: int) -> None:
     program, compiled, recorded = record_program(seed)
     text = compiled.to_python()
-    listed = dict(re.findall(r"^  (\d+): (.*) was (?:True|False)", text, re.MULTILINE))
+    listed = list_statuses(text)
     points = draw_points(seed, 200)
     statuses = {int(row[0]) for row in run_python(text, points)} - {0}
 
-    assert statuses or {program.find_path(*point) for point in points.tolist()} <= recorded
+    assert statuses or recorded is None or {program.find_path(*point) for point in points.tolist()} <= recorded
     assert {str(status) for status in statuses} <= set(listed)
 
 

@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad.frontends.recording import trace
+from wiregrad.ops import TABLE
+from wiregrad.ops.array_ops import Elementwise
+from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
 
 W = np.array([[1.0, -2.0], [0.5, 0.25]])
 
@@ -237,3 +241,15 @@ def test_calls_of_one_function_are_told_apart_by_their_frames() -> None:
     circuit = wg.trace(f, np.eye(2), np.ones((3, 2)))
 
     assert {node.group for node in circuit.nodes} == {""}
+
+
+UFUNC_OPS = [op for op in TABLE if isinstance(op, Elementwise) and isinstance(op.forward, np.ufunc) and op.c]
+
+
+@pytest.mark.parametrize("op", UFUNC_OPS, ids=lambda op: op.name)
+def test_the_parsed_text_of_an_op_says_as_well_whether_c_rounds_like_numpy(op: Elementwise) -> None:
+    parts = list(walk_expression(parse_c_text(op.c)))
+    calls = {part.name for part in parts if isinstance(part, CallExpression)}
+    has_choice = any(isinstance(part, ChoiceExpression) for part in parts)
+
+    assert trace._rounds_like_numpy(op) == (calls <= trace.EXACT_FUNCTIONS and not has_choice)

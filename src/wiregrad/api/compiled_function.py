@@ -27,7 +27,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 from os.path import basename
@@ -278,7 +278,7 @@ class RecordedVariant:
         """Whether the result is one real number that depends on the inputs."""
         constants = [None if k in recording.moving else result for k, result in enumerate(recording.results)]
         # The arguments and results of the recorded call are no longer needed, and may be large.
-        self.recording = replace(recording, inputs=[], results=constants)
+        self.recording = recording._replace(inputs=[], results=constants)
 
     @property
     def hits(self) -> int:
@@ -1259,7 +1259,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return error
         if self._undo_changes(cache):
             return NotReplayableError(CHANGES_OUTSIDE)
-        return replace(recording, is_finite=self._assume is not None, is_derivative=self._is_derivative)
+        return recording._replace(is_finite=self._assume is not None, is_derivative=self._is_derivative)
 
     def _call_after_failure(
         self,

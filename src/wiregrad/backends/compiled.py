@@ -742,11 +742,13 @@ class Compiled:
     def _make_function(self, kind: str, answers: CallHandler) -> Callable[..., Any]:
         """Return the function that users call: a builtin if there is native code."""
         complete: Callable[..., Any] = getattr(answers, kind)
-        if isinstance(answers.engine, array_program.ArrayEngine):
-            return self._make_builtin(kind, answers.engine, complete)
-        if not isinstance(answers.engine, builtin_calls.NativeEngine) or not answers.real:
+        engine = answers.engine
+        if isinstance(engine, builtin_calls.NativeEngine):
+            return self._make_builtin(kind, engine, complete) if answers.real else complete
+        # The other engines are asked for last, because that loads what circuits of scalars do not need.
+        if isinstance(engine, InterpreterEngine) or not isinstance(engine, array_program.ArrayEngine):
             return complete
-        return self._make_builtin(kind, answers.engine, complete)
+        return self._make_builtin(kind, engine, complete)
 
     def _make_builtin(
         self, kind: str, engine: builtin_calls.NativeEngine | array_program.ArrayEngine, complete: Callable[..., Any]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -616,8 +615,7 @@ def _expand_recording(recording: CertifiedRecording, shapes: Sequence[tuple[int,
     expected = [number for value in recording.expected for number in np.ravel(value)]
     if len(expanded.outputs) != len(in_python) + len(expected):
         raise NotNativeError("an output of the expanded circuit is missing")
-    return replace(
-        recording,
+    return recording._replace(
         circuit=expanded,
         moving=tuple(range(len(in_python))),
         in_python=tuple(in_python),

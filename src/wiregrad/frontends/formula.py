@@ -40,7 +40,7 @@ def parse_formula(text: str) -> CircuitGraph:
     >>> print(parse_formula("(a + b) * c").inputs)
     ('a', 'b', 'c')
     """
-    return parse_formula_with_notes(text)[0]
+    return _make_parser(text).parse_circuit()
 
 
 def parse_formula_with_notes(text: str) -> tuple[CircuitGraph, list[FormulaNote]]:
@@ -49,6 +49,12 @@ def parse_formula_with_notes(text: str) -> tuple[CircuitGraph, list[FormulaNote]
     >>> parse_formula_with_notes("x + y + xy")[1][0].message
     'xy is one name; for a product write x*y'
     """
+    parser = _make_parser(text)
+    return parser.parse_circuit(), parser.collect_notes()
+
+
+def _make_parser(text: str) -> _FormulaParser:
+    """Return a parser of a formula; raise if it is not a string or too long."""
     if not isinstance(text, str):
         raise FormulaError(f"a formula is a string; got {type(text).__name__}")
     if len(text) > MAX_CHARACTERS:
@@ -58,8 +64,7 @@ def parse_formula_with_notes(text: str) -> tuple[CircuitGraph, list[FormulaNote]
             text,
             MAX_CHARACTERS,
         )
-    parser = _FormulaParser(text)
-    return parser.parse_circuit(), parser.collect_notes()
+    return _FormulaParser(text)
 
 
 class _FormulaParser:

@@ -23,12 +23,10 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-import sysconfig
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, NoReturn, Protocol, SupportsIndex, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,8 +64,7 @@ class CheckFallback(Protocol):
         """Return the only output and its gradient, or raise."""
 
 
-@dataclass(frozen=True)
-class OutputChecks:
+class OutputChecks(NamedTuple):
     """The numbers that the last outputs of a program must equal for its results to be valid, and the fallback."""
 
     expected: NDArray[np.floating]
@@ -309,8 +306,7 @@ def _make_replay_method() -> PyMethodDef:
     return PyMethodDef(b"replay", compile_replay_function(), METH_FASTCALL, doc.encode())
 
 
-@dataclass(frozen=True)
-class CallArray:
+class CallArray(NamedTuple):
     """An argument or result of a call on arrays."""
 
     shape: tuple[int, ...]
@@ -319,8 +315,7 @@ class CallArray:
     """Whether the memory of a result is used again when nobody else refers to it."""
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayCall:
+class ArrayCall(NamedTuple):
     """What a builtin has to know of a program on arrays.
 
     The workspace begins with a table of addresses: its own, those of the arguments, then those of the results.
@@ -571,7 +566,8 @@ class ArrayCallFields(ctypes.Structure):
 @cache
 def check_python() -> None:
     """Raise `NotNativeError` if this Python or NumPy lays out its objects differently than native code expects."""
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    # `sysconfig` would tell too, but loading its table takes two milliseconds.
+    if sys.implementation.name != "cpython" or "free-threading build" in sys.version:
         raise NotNativeError("native calls need CPython with its global interpreter lock")
     for sample in (np.zeros(3), np.zeros((2, 7))[:, ::2], np.zeros(0, np.float32)):
         start = id(sample) + OBJECT_HEAD_BYTES

@@ -20,17 +20,15 @@ import os
 import stat
 import sys
 import time
+from _blake2 import blake2b  # hashlib loads OpenSSL, which takes two milliseconds
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from hashlib import blake2b
 from importlib.util import find_spec
 from typing import NamedTuple
 
 from wiregrad import settings
 
-FORMAT_MODULES = ("code_cache.py", "jit.py", "tiers.py")
-"""The modules that write and read the content of entries; entries made by other versions of them are not found."""
 ENTRY_MAGIC = b"wiregrad code 1\n"
 DIGEST_BYTES = 32
 ENTRY_SUFFIX = ".code"
@@ -262,13 +260,18 @@ def make_entry_name(*parts: str) -> str:
 
 
 @cache
-def identify_format() -> str:
-    """Return what tells the format of this version of wiregrad from others."""
+def identify_room() -> str:
+    """Return what tells this version of the modules in this folder from others, whose entries are not found.
+
+    These modules write and read the content of entries, and they write each `jit.OwnText`.
+    """
     digest = blake2b(str(getattr(sys.modules["wiregrad"], "__version__", "")).encode())
-    for module in FORMAT_MODULES:
-        # Where there are no source files, the version has to do.
-        with contextlib.suppress(OSError), open(os.path.join(os.path.dirname(__file__), module), "rb") as source:
-            digest.update(source.read())
+    folder = os.path.dirname(__file__)
+    # Where there are no source files, the version has to do.
+    with contextlib.suppress(OSError):
+        for module in sorted(name for name in os.listdir(folder) if name.endswith(".py")):
+            with open(os.path.join(folder, module), "rb") as source:
+                digest.update(source.read())
     return digest.hexdigest()
 
 

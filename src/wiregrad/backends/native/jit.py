@@ -164,7 +164,7 @@ class CachedEntry:
     def __init__(self, *parts: str) -> None:
         llvm = code_cache.identify_llvm()
         self._cache = code_cache.open_cache() if links_own_code() and llvm and all(parts) else None
-        self.name = code_cache.make_entry_name(code_cache.identify_format(), llvm, *parts)
+        self.name = code_cache.make_entry_name(code_cache.identify_room(), llvm, *parts)
 
     def load(self) -> bytes | None:
         """Return the content; None if there is none."""
@@ -310,6 +310,15 @@ def make_portable(text: str) -> PortableText | None:
     return PortableText("\n".join([*heads, body]), symbols)
 
 
+class OwnText(NamedTuple):
+    """LLVM text that depends on the modules of this package alone, and contains no addresses."""
+
+    name: str
+    """A name that no other such text has."""
+    write: Callable[[], str]
+    """Writes the text; it is called only if what was compiled from it is not cached."""
+
+
 class FunctionCode(Protocol):
     """Functions in memory."""
 
@@ -323,10 +332,10 @@ class FunctionCode(Protocol):
 class JitFunctions:
     """Functions compiled by LLVM, or loaded from the cache; they live as long as this object."""
 
-    def __init__(self, text: str, level: int = 2, *, cached: bool = True) -> None:
+    def __init__(self, text: str | OwnText, level: int = 2, *, cached: bool = True) -> None:
         check_native_enabled()
         linked = _link_functions(text, level, cached) if links_own_code() else None
-        self._code: FunctionCode = linked or _EngineFunctions(text, level)
+        self._code: FunctionCode = linked or _EngineFunctions(text if isinstance(text, str) else text.write(), level)
         self.size = self._code.size
         """The size of their machine code in bytes."""
         self.identity = linked.identity if linked else ""
@@ -385,20 +394,31 @@ def _find_symbol(name: str, symbols: Mapping[str, int]) -> int:
     raise NotNativeError(f"native code refers to {name}, which was not found")
 
 
-def _link_functions(text: str, level: int, cached: bool) -> _LinkedFunctions | None:
+def _link_functions(text: str | OwnText, level: int, cached: bool) -> _LinkedFunctions | None:
     """Return functions from the cache, or compiled and stored there; None if their object file cannot be linked."""
+    target = processor_name(), list_feature_flags(), str(level)
+    if isinstance(text, OwnText):
+        entry = CachedEntry("own functions", *target, text.name)
+        image = _load_image(entry, text.write, level, cached)
+        return None if image is None else _LinkedFunctions(image, {}, entry.name)
     portable = make_portable(text)
     if portable is None:
         image = _compile_image(text, level)
         return None if image is None else _LinkedFunctions(image, {}, "")
-    entry = CachedEntry("functions", processor_name(), list_feature_flags(), str(level), portable.text)
+    entry = CachedEntry("functions", *target, portable.text)
+    image = _load_image(entry, lambda: portable.text, level, cached)
+    return None if image is None else _LinkedFunctions(image, portable.symbols, entry.name)
+
+
+def _load_image(entry: CachedEntry, write_text: Callable[[], str], level: int, cached: bool) -> CodeImage | None:
+    """Return the code of an entry of the cache, or compile it and store it there; None if it cannot be linked."""
     content = entry.load() if cached else None
-    image = CodeImage.from_bytes(content) if content is not None else _compile_image(portable.text, level)
-    if image is None:
-        return None
-    if cached and content is None:
+    if content is not None:
+        return CodeImage.from_bytes(content)
+    image = _compile_image(write_text(), level)
+    if cached and image is not None:
         entry.store(image.to_bytes())
-    return _LinkedFunctions(image, portable.symbols, entry.name)
+    return image
 
 
 def _compile_image(text: str, level: int) -> CodeImage | None:
@@ -409,7 +429,7 @@ _PERMANENT_FUNCTIONS: list[JitFunctions] = []
 """Functions that are never freed."""
 
 
-def compile_functions(text: str, *names: str, level: int = 2, cached: bool = True) -> list[int]:
+def compile_functions(text: str | OwnText, *names: str, level: int = 2, cached: bool = True) -> list[int]:
     """Compile functions from LLVM text, never to be freed, and return their addresses."""
     functions = keep_functions(text, level, cached=cached)
     addresses = [functions.find_address(name) for name in names]
@@ -419,7 +439,7 @@ def compile_functions(text: str, *names: str, level: int = 2, cached: bool = Tru
     return addresses
 
 
-def keep_functions(text: str, level: int = 2, *, cached: bool = True) -> JitFunctions:
+def keep_functions(text: str | OwnText, level: int = 2, *, cached: bool = True) -> JitFunctions:
     """Compile functions from LLVM text, never to be freed."""
     functions = JitFunctions(text, level, cached=cached)
     _PERMANENT_FUNCTIONS.append(functions)

@@ -157,8 +157,7 @@ def make_program_graph(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class BackwardTables:
+class BackwardTables(NamedTuple):
     """What each kind of node sends back along each wire, and what it reads to compute that."""
 
     sends: NDArray[np.uint8]
@@ -167,8 +166,7 @@ class BackwardTables:
     """By kind and set of inputs that a gradient is sent to: the operands (and output) that the backward step reads."""
 
 
-@dataclass(frozen=True, eq=False)
-class GradientSweep:
+class GradientSweep(NamedTuple):
     """Which nodes are needed and which gradients flow, per node."""
 
     live: NDArray[np.uint8]
@@ -180,10 +178,10 @@ class GradientSweep:
     """Whether the gradient of a node may be absent."""
 
 
-@dataclass(frozen=True, eq=False)
-class BufferPlan(GradientSweep):
+class BufferPlan(NamedTuple):
     """The planner's results, per node."""
 
+    sweep: GradientSweep
     values: NDArray[np.int32]
     gradients: NDArray[np.int32]
     last: NDArray[np.int32]
@@ -251,7 +249,7 @@ def plan_buffer(
         gradients,
     ]
     slots = _load_planner().place(n, graph.root, fixed_slots.first, *_list_addresses(arrays))
-    return BufferPlan(sweep.live, sweep.variants, sweep.reached, sweep.absent, values, gradients, last, int(slots))
+    return BufferPlan(sweep, values, gradients, last, int(slots))
 
 
 def _list_addresses(arrays: Sequence[NDArray[np.integer]]) -> list[int]:
@@ -279,12 +277,7 @@ class _Planner(NamedTuple):
 
 @cache
 def _load_planner() -> _Planner:
-    w = LlvmWriter()
-    _write_sweep(w)
-    _write_placement(w)
-    _write_ranking(w)
-    _write_schedule(w)
-    addresses = jit.compile_functions(w.format_module(), *_Planner._fields, level=1)
+    addresses = jit.compile_functions(jit.OwnText("planner", write_planner), *_Planner._fields, level=1)
     pointers = [ctypes.c_void_p] * 15
     whole = [ctypes.c_int64] * 3
     sweep = ctypes.CFUNCTYPE(None, *whole, *pointers[:12])(addresses[0])
@@ -292,6 +285,16 @@ def _load_planner() -> _Planner:
     rank = ctypes.CFUNCTYPE(None, *whole[:2], *pointers[:5])(addresses[2])
     schedule = ctypes.CFUNCTYPE(None, *whole, *whole, *pointers[:14])(addresses[3])
     return _Planner(sweep, place, rank, schedule)
+
+
+def write_planner() -> str:
+    """Return the LLVM module of the planner."""
+    w = LlvmWriter()
+    _write_sweep(w)
+    _write_placement(w)
+    _write_ranking(w)
+    _write_schedule(w)
+    return w.format_module()
 
 
 @dataclass(frozen=True, eq=False)
@@ -427,8 +430,7 @@ _PLACE_ARRAYS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class _FreeSlots:
+class _FreeSlots(NamedTuple):
     """The free slots while the placement is written."""
 
     top: LlvmVariable
@@ -982,6 +984,12 @@ LONG_PROGRAM_STEPS = 6_000
 More registers would need many more stencils for little speed.
 """
 FEW_REGISTERS = 3
+BRANCHING_REGISTERS = 1
+"""The number of registers of programs with conditions.
+
+Functions with branches are many and unlike each other. With one register they need a fifth of the stencils, and their
+calls take 5 percent longer; compiling a stencil takes as long as a thousand calls.
+"""
 
 
 def count_register_losses(calling: NDArray[np.bool_]) -> NDArray[np.int32]:
@@ -1049,12 +1057,18 @@ def compile_register_loops() -> None:
 
 @cache
 def _load_register_loops() -> tuple[Callable[..., None], Callable[..., None]]:
+    text = jit.OwnText("register loops", write_register_loops)
+    assign, follow = jit.compile_functions(text, "assign", "follow", level=1)
+    parameters = [ctypes.c_int64, *[ctypes.c_void_p] * 3]
+    return ctypes.CFUNCTYPE(None, *parameters, ctypes.c_int64)(assign), ctypes.CFUNCTYPE(None, *parameters)(follow)
+
+
+def write_register_loops() -> str:
+    """Return the LLVM module of the loops that assign registers."""
     w = LlvmWriter()
     _write_assign_loop(w)
     _write_follow_loop(w)
-    assign, follow = jit.compile_functions(w.format_module(), "assign", "follow", level=1)
-    parameters = [ctypes.c_int64, *[ctypes.c_void_p] * 3]
-    return ctypes.CFUNCTYPE(None, *parameters, ctypes.c_int64)(assign), ctypes.CFUNCTYPE(None, *parameters)(follow)
+    return w.format_module()
 
 
 class _RegisterText(NamedTuple):
@@ -1132,6 +1146,10 @@ class NodeKinds(NamedTuple):
 
     table: list[ForwardKind | None]
     nodes: NDArray[np.int32]
+
+    def have_conditions(self) -> bool:
+        """Return whether a node computes a condition."""
+        return any(isinstance(kind, NodeKind) and kind.type.dtype == np.bool_ for kind in self.table)
 
 
 class _InlinedConstants(NamedTuple):
@@ -1447,7 +1465,8 @@ class _StepCollector:
         """Append a step for every node that outputs depend on, or for several such nodes in a pack."""
         graph = self.graph
         arity = graph.starts[1:] - graph.starts[:-1]
-        is_step = (self.buffer_plan.live[graph.order] != 0) & (arity[graph.order] > 0) & (graph.packs != INSIDE_PACK)
+        is_live = self.buffer_plan.sweep.live[graph.order] != 0
+        is_step = is_live & (arity[graph.order] > 0) & (graph.packs != INSIDE_PACK)
         places = np.flatnonzero(is_step)
         steps = graph.order[places].astype(np.intp)
         sizes = graph.packs[places]
@@ -1514,6 +1533,8 @@ class _StepCollector:
 
     def _count_registers(self, steps: int) -> int:
         """Return the number of registers of a pass with so many steps."""
+        if self.graph.kinds.have_conditions():
+            return BRANCHING_REGISTERS
         is_large = steps > LONG_PROGRAM_STEPS or self.graph.packs.any()
         return FEW_REGISTERS if is_large else REGISTER_COUNT
 
@@ -1538,24 +1559,23 @@ class _StepCollector:
         buffer_plan = self.buffer_plan
         inputs = self.graph.inputs
         root = self.graph.root
-        reached = buffer_plan.reached[inputs]
-        absent = buffer_plan.absent[inputs]
+        reached = buffer_plan.sweep.reached[inputs]
+        absent = buffer_plan.sweep.absent[inputs]
         self.append_plain_steps("zero", [(0, slot) for slot in buffer_plan.gradients[inputs[reached == 0]].tolist()])
-        self.append_plain_steps("seed", [(0, int(buffer_plan.gradients[root]))] if buffer_plan.reached[root] else [])
+        seeds = [(0, int(buffer_plan.gradients[root]))] if buffer_plan.sweep.reached[root] else []
+        self.append_plain_steps("seed", seeds)
         self._append_backward_steps()
         self.append_plain_steps(
             "settle", [(0, slot) for slot in buffer_plan.gradients[inputs[(reached & absent) != 0]].tolist()]
         )
 
     def _append_backward_steps(self) -> None:
-        buffer_plan = self.buffer_plan
-        steps = np.flatnonzero(buffer_plan.variants)[::-1]
-        used, kinds, _ = number_keys(
-            self.graph.kinds.nodes[steps].astype(np.int64) << VARIANT_BITS | buffer_plan.variants[steps]
-        )
+        variants = self.buffer_plan.sweep.variants
+        steps = np.flatnonzero(variants)[::-1]
+        used, kinds, _ = number_keys(self.graph.kinds.nodes[steps].astype(np.int64) << VARIANT_BITS | variants[steps])
         keys = [self._decode_backward_step(code) for code in used.tolist()]
         most = max((len(key.ways) for key in keys), default=0)
-        wires = self._find_wires(steps, [buffer_plan.variants[steps] >> 2 * slot & 3 != 0 for slot in range(most)])
+        wires = self._find_wires(steps, [variants[steps] >> 2 * slot & 3 != 0 for slot in range(most)])
         lost = self._count_register_losses(keys, kinds)
         passes = _RegisterPasses(len(self.graph), self.graph.root, self._count_registers(len(steps)))
         arrived, before, after = _assign_backward_registers(passes, steps, wires, lost)

@@ -30,7 +30,6 @@ from wiregrad.errors import is_library_file
 from wiregrad.frontends.recording.filled_value import IN_PLACE_FUNCTIONS
 from wiregrad.frontends.recording.tape import STATE
 from wiregrad.frontends.recording.trace_notes import ReplayGuard
-from wiregrad.frontends.recording.user_code import list_instructions
 from wiregrad.frontends.recording.value import (
     DiscreteValue,
     NumpyNumber,
@@ -93,7 +92,6 @@ UPDATE_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "LShift": operator.ilshift,
     "RShift": operator.irshift,
 }
-ORDER_SIGNS = ("<", "<=", ">", ">=")
 DISPATCHER_TYPE = type(np.sum)
 MISSING = object()
 
@@ -143,20 +141,6 @@ def make_merging_function(f: Callable[..., Any]) -> Callable[..., Any] | None:
 
     merged.__name__ = function.__name__
     return merged
-
-
-def compares_numbers(f: Callable[..., Any]) -> bool:
-    """Return whether a function orders numbers and jumps, so that it probably has branches that depend on arguments.
-
-    >>> compares_numbers(lambda x: x if x > 0.0 else -x), compares_numbers(lambda x, name: x if name == "x" else -x)
-    (True, False)
-    """
-    function = f.__func__ if isinstance(f, MethodType) else f
-    if not isinstance(function, FunctionType):
-        return False
-    steps = list_instructions(function.__code__)
-    compared = [step.opname == "COMPARE_OP" and step.argval in ORDER_SIGNS for step in steps]
-    return any(compared) and any(step.opname.startswith("POP_JUMP_") for step in steps)
 
 
 class BranchMerger:

@@ -19,13 +19,12 @@ from abc import ABC, get_cache_token
 from array import array
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import EnumType, IntEnum
 from functools import lru_cache, partial
 from operator import attrgetter, is_, methodcaller
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MemberDescriptorType, ModuleType
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,8 +206,7 @@ MUTATING_NAMES = frozenset(
 IGNORED_OPCODES = frozenset(["EXTENDED_ARG", "PUSH_NULL", "NOP"])
 
 
-@dataclass(frozen=True)
-class CodeReads:
+class CodeReads(NamedTuple):
     """The names that a code object, and those nested in it, use."""
 
     global_names: tuple[str, ...]

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from math import prod
-from types import BuiltinFunctionType, EllipsisType, FunctionType, ModuleType
-from typing import Any
+from types import BuiltinFunctionType, EllipsisType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +49,18 @@ from wiregrad.frontends.recording.trace import (
     is_input,
     run_traced,
 )
+from wiregrad.frontends.recording.user_code import list_instructions
 from wiregrad.frontends.recording.value import OUTSIDE_VALUE_REASON, Value, is_python_number, wrap_node
-from wiregrad.frontends.replay.branch_merging import compares_numbers, make_merging_function
 from wiregrad.ir import Certificate, CircuitGraph
 from wiregrad.ir.certificates import have_same_bits
+from wiregrad.lazy import load_module_lazily
 from wiregrad.ops.functions.registry import FilledMemory
+
+if TYPE_CHECKING:
+    from wiregrad.frontends.replay import branch_merging
+else:
+    # Functions without branches do not need it.
+    branch_merging = load_module_lazily("wiregrad.frontends.replay.branch_merging")
 
 VALUE_TYPES = frozenset([bool, int, str, bytes, EllipsisType])
 """Types that are compared by value, as dtypes are; subclasses are not, since they may have attributes."""
@@ -265,8 +271,7 @@ FIXED_TYPES = frozenset([bool, int, float, complex, str, bytes, range])
 """Types that a result may have besides values, arrays and NumPy numbers: immutable and without values inside."""
 
 
-@dataclass(frozen=True)
-class CertifiedRecording:
+class CertifiedRecording(NamedTuple):
     """One recording of a function, ready to be replayed."""
 
     circuit: CircuitGraph | None
@@ -337,6 +342,23 @@ def certify(
     return merged.write_recording() if merged is not None and is_merged else run.write_recording()
 
 
+ORDER_SIGNS = ("<", "<=", ">", ">=")
+
+
+def compares_numbers(f: Callable[..., Any]) -> bool:
+    """Return whether a function orders numbers and jumps, so that it probably has branches that depend on arguments.
+
+    >>> compares_numbers(lambda x: x if x > 0.0 else -x), compares_numbers(lambda x, name: x if name == "x" else -x)
+    (True, False)
+    """
+    function = f.__func__ if isinstance(f, MethodType) else f
+    if not isinstance(function, FunctionType):
+        return False
+    steps = list_instructions(function.__code__)
+    compared = [step.opname == "COMPARE_OP" and step.argval in ORDER_SIGNS for step in steps]
+    return any(compared) and any(step.opname.startswith("POP_JUMP_") for step in steps)
+
+
 def _run_merged(
     f: Callable[..., Any],
     args: Sequence[Any],
@@ -346,7 +368,7 @@ def _run_merged(
     with_labels: bool = False,
 ) -> _CertifiedRun | None:
     """Run the steps of a function, which changes nothing; None if its branches cannot be merged."""
-    merging = make_merging_function(f)
+    merging = branch_merging.make_merging_function(f)
     if merging is None:
         return None
     if with_labels:
@@ -369,8 +391,7 @@ def _have_same_results(one: Sequence[Any], two: Sequence[Any]) -> bool:
     return True
 
 
-@dataclass(frozen=True, eq=False)
-class _CertifiedRun:
+class _CertifiedRun(NamedTuple):
     """A run of a function that was recorded; its circuit is written if the recording is wanted."""
 
     f: Callable[..., Any]
