@@ -23,18 +23,14 @@ else:
 
 __all__ = ["from_jax", "from_onnx", "from_torch", "watch"]
 
-DEFAULT_HELD_BYTES = 1 << 30
-"""How many bytes of values a watch holds if the user does not say."""
 
-
-def watch(
-    model: Any = None, *, keep: int | str = DEFAULT_HELD_BYTES, stop: bool = False
-) -> "torch_import.WatchedProgram":
+def watch(model: Any = None, *, keep: int | str = "auto", stop: bool = False) -> "torch_import.WatchedProgram":
     """Record what PyTorch does inside a `with` block, so that it can be asked why.
 
     `model` gives modules and parameters their names; other modules are named after their class. `keep` says how many
-    bytes of values to hold, or `"all"`; larger runs, and `"summaries"`, hold sizes and counts instead. With `stop` the
-    block ends with a `NonFiniteError` after the first step whose loss or gradients are not finite.
+    bytes of values to hold, or `"all"`; beyond that, and with `"summaries"`, sizes and counts are held instead. With
+    `"auto"`, program and watch together take at most three times the memory of the program. With `stop` the block ends
+    with a `NonFiniteError` after the first step whose loss or gradients are not finite.
 
     >>> import torch
     >>> x = torch.zeros(2, requires_grad=True)

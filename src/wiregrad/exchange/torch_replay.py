@@ -45,6 +45,8 @@ DIRECTIONS = 2
 LIBRARY_NAMESPACES = {"aten", "prims", "prim"}
 """The namespaces of ops whose rules are PyTorch's own."""
 
+NO_VALUES = "values were held as summaries only: keep='all' holds them"
+
 
 class NotReplayable(Exception):  # noqa: N818 - it is caught here, and says why something was not checked
     """An op cannot be run once more; the message says why."""
@@ -105,7 +107,7 @@ def copy_value(run: ObservedRun, tensor: int) -> Any:
     """Return a copy of a recorded value."""
     value = run.tensors[tensor].value
     if value is None:
-        raise NotReplayable("values were held as summaries only")
+        raise NotReplayable(NO_VALUES)
     return value.clone()
 
 
@@ -190,7 +192,7 @@ def differentiate(results: Sequence[Any], leaves: Sequence[Any], received: Seque
             continue
         held = received[number]
         if held is not None and held.value is None:
-            raise NotReplayable("values were held as summaries only")
+            raise NotReplayable(NO_VALUES)
         if held is not None:
             outputs.append(result)
             gradients.append(held.value.to(result.dtype))
@@ -215,7 +217,7 @@ def find_difference(sent: HeldValue, expected: Sequence[Any]) -> tuple[float, fl
     """
     value = sent.value
     if value is None:
-        raise NotReplayable("values were held as summaries only")
+        raise NotReplayable(NO_VALUES)
     value = value.to_dense()
     expected = [None if part is None else part.to_dense() for part in expected]
     parts = [torch.zeros_like(value) if part is None else part for part in expected]
@@ -376,7 +378,7 @@ class BackwardChecker:
 
     def _check(self, gradient: ObservedGradient) -> None:
         if any(held is not None and held.value is None for held in gradient.received):
-            raise NotReplayable("values were held as summaries only")
+            raise NotReplayable(NO_VALUES)
         if gradient.function is None:
             self._check_op(gradient)
         else:
