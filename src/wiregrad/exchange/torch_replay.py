@@ -7,14 +7,13 @@ values are compared with differences. A rule may choose either side of a kink.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from wiregrad.dtypes import count_with_noun, format_brief_number
+from wiregrad.dtypes import format_brief_number
 from wiregrad.errors import require_package
 from wiregrad.exchange.observed_questions import (
-    MAX_ORIGINS,
+    BackwardCheck,
     OpFinding,
     describe_overwrite,
     describe_source,
@@ -28,7 +27,6 @@ from wiregrad.exchange.observed_run import (
     ObservedRun,
     TensorRef,
 )
-from wiregrad.inspect.report import Report
 
 with require_package("torch", "watching a PyTorch program"):
     import torch
@@ -50,41 +48,6 @@ NO_VALUES = "values were held as summaries only: keep='all' holds them"
 
 class NotReplayable(Exception):  # noqa: N818 - it is caught here, and says why something was not checked
     """An op cannot be run once more; the message says why."""
-
-
-@dataclass(frozen=True, repr=False)
-class BackwardCheck(Report):
-    """Whether each op sent back the derivative of what it computed; true if none is wrong."""
-
-    findings: tuple[OpFinding, ...]
-    checked: int
-    skipped: tuple[tuple[str, int], ...]
-    """Why some ops were not checked, and how many."""
-    declared: tuple[str, ...]
-    source: str
-
-    def __bool__(self) -> bool:
-        return not self.findings
-
-    @property
-    def ok(self) -> bool:
-        """Whether no op sent anything wrong."""
-        return not self.findings
-
-    def lines(self) -> Iterator[str]:
-        """Return what is wrong, then what was not checked."""
-        verdict = "all are right" if self.ok else f"{len(self.findings)} wrong"
-        derived = f"the backward of {count_with_noun(self.checked, 'op')} was derived again: {verdict}"
-        yield derived if self.checked else "no backward was derived again"
-        for finding in self.findings[:MAX_ORIGINS]:
-            yield from finding.lines()
-        if len(self.findings) > MAX_ORIGINS:
-            yield f"and {len(self.findings) - MAX_ORIGINS} more"
-        for reason, count in self.skipped:
-            yield f"not checked: {count_with_noun(count, 'op')}, {reason}"
-        if self.declared:
-            yield f"declared as meant: {', '.join(self.declared)}"
-        yield self.source
 
 
 def find_op(op: ObservedOp, *, in_place: bool = True) -> Any:

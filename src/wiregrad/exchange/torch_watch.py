@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from wiregrad.errors import InputError, NonFiniteError, is_library_file, require_package, short_repr
 from wiregrad.exchange import torch_replay
 from wiregrad.exchange.observed_questions import (
+    BackwardCheck,
     ObservedBlame,
     ObservedExplanation,
     ObservedFlow,
@@ -129,7 +130,7 @@ def summarize_tensor(tensor: Any) -> TensorSummary:
 
 
 def summarize_integers(tensor: Any, zeros: int) -> TensorSummary:
-    """Measure whole numbers or conditions, a piece at a time: in float64 all of them would take eight times the room."""
+    """Measure whole numbers or conditions, a piece at a time, because float64 takes eight times the room of a byte."""
     low, high = torch.aminmax(tensor)
     total = squares = 0.0
     for piece in tensor.reshape(-1).split(PIECE_SIZE):
@@ -860,7 +861,7 @@ class TorchWatch:
         with self._pause() as run:
             return flow_run(run)
 
-    def check_backward(self, straight_through: Collection[Any] = ()) -> torch_replay.BackwardCheck:
+    def check_backward(self, straight_through: Collection[Any] = ()) -> BackwardCheck:
         """Derive each op again from the recorded values, and name the op or custom function that sent something else.
 
         Custom functions in `straight_through`, classes or names, are meant to differ.
