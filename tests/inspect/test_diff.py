@@ -400,7 +400,11 @@ def test_a_wrong_tolerance_is_refused(bad: Any) -> None:
 TWO_WAYS = [
     ("y = log(1 + exp(a * x)) + b", "y = log1p(exp(x * a)) + b", ""),
     ("y = log(1 + exp(a * x)) + b", "y = log1p(exp(x * a)) - b", "y = log(1.0 + exp(…)) + b"),
-    ("s = a * x; y = tanh(s) * exp(b)", "s = x * a; y = (exp(s) - exp(-s)) / (exp(s) + exp(-s)) * exp(b * 2)", "exp(b)"),
+    (
+        "s = a * x; y = tanh(s) * exp(b)",
+        "s = x * a; y = (exp(s) - exp(-s)) / (exp(s) + exp(-s)) * exp(b * 2)",
+        "exp(b)",
+    ),
     ("y = tanh(a * x * 2) + b", "y = tanh(a * x) + b", "a * x * 2.0"),
     ("y = log(1 + exp(x))", "y = log1p(exp(x + 1))", "exp(x)"),
 ]

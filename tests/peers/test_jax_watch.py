@@ -146,4 +146,4 @@ def test_a_loop_of_many_steps_wants_a_larger_limit() -> None:
 
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="did you mean weight"):
-        wg.watch(lambda weight: jnp.sum(weight), jnp.ones(2)).explain("weigth")
+        wg.watch(lambda weight: weight.sum(), jnp.ones(2)).explain("weigth")

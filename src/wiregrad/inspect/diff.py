@@ -582,9 +582,11 @@ def _find_first_unmatched(run: RunRecord, matched: Sequence[bool]) -> int:
                 front.append(source)
     # The op that computes with a constant, or with what was broadcast, says more than these.
     constants = run.circuit.constants()
-    computing = {node for node in region if node not in constants and not _moves_numbers(run, node, sources[node])}
+    computing: set[int] = {
+        node for node in region if node not in constants and not _moves_numbers(run, node, sources[node])
+    }
     # Outputs may differ although each has its numbers somewhere in the other run.
-    return min(computing or region or run.circuit.columns.outputs.tolist())
+    return int(min(computing or region or run.circuit.columns.outputs.tolist()))
 
 
 def _moves_numbers(run: RunRecord, node: int, sources: Sequence[int]) -> bool:

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import Self
 
 from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Node, Place
 from wiregrad.ir.circuit import find_given_name, write_expression
@@ -16,12 +18,21 @@ class Report:
 
     __slots__ = ()
 
+    layer_note = ""
+    """What the answer was read off, where there is a choice; its text is the last line of the answer."""
+
     def lines(self) -> Iterator[str]:
         """Return the text of the answer, line by line."""
         raise NotImplementedError
 
+    def with_layer_note(self, note: str) -> Self:
+        """Return the same answer with what it was read off."""
+        answer = copy(self)
+        object.__setattr__(answer, "layer_note", note)
+        return answer
+
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return "\n".join([*self.lines(), *([self.layer_note] if self.layer_note else [])])
 
     __repr__ = __str__
 
