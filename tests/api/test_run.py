@@ -101,7 +101,9 @@ def test_a_gradient_that_is_absent_has_the_dtype_of_its_input(dtype: str, shape:
     assert np.asarray(run.gradient(run.circuit.index("x"))).dtype == dtype
 
 
-@pytest.mark.parametrize("question", ["blame", "flow", "kinks", "rounding", "histogram", "explain", "paths", "branches"])
+@pytest.mark.parametrize(
+    "question", ["blame", "flow", "kinks", "rounding", "histogram", "explain", "paths", "branches"]
+)
 def test_answers_about_a_circuit_of_another_framework_name_the_circuit(question: str) -> None:
     columns = wg.circuit("y = log(x) * x").columns
     arguments = ("x",) if question in ("explain", "paths", "branches") else ()

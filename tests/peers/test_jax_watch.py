@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import jax
@@ -14,6 +13,7 @@ from jax import lax
 import wiregrad as wg
 from wiregrad.errors import InputError, NoRuleError, UnknownNameError
 
+from ..support.sampling import choose_count
 from .jax_functions import CASES
 from .test_jax_import import FORWARD_ONLY, make_loss
 from .torch_programs import broken_jax_programs
@@ -22,7 +22,7 @@ from .torch_programs.registry import BrokenProgram, check_answer
 OWN_RULES = {"custom_backward": "clipped_backward", "custom_forward": "steep"}
 """Functions whose rules are meant to differ from the derivative of what they compute."""
 NAMES = [name for name in CASES if name not in FORWARD_ONLY]
-STRIDE = 1 if os.environ.get("WIREGRAD_TEST_ALL") else 9
+STRIDE = choose_count(9, 1)
 """JAX compiles each op of each function: all of them take more than a minute."""
 
 
