@@ -371,6 +371,41 @@ def test_a_model_from_tensorflow_is_read_with_its_weights(tmp_path: Path) -> Non
     assert {node.group for node in circuit.nodes} >= {"net/conv", "net/dense"}
 
 
+KERAS = Path(__file__).parent / "keras_models"
+"""Models of Keras 3.15 (TensorFlow 2.21) as tf2onnx 1.17 writes them: results `y` for `x`, and TensorFlow's gradients.
+
+The gradients, of the sum of the squared results, are in the order of the trainable variables; the last two are those of
+the kernel and the bias of the last layer.
+"""
+
+
+def save_squared(name: str, path: Path) -> None:
+    """Save a model with the sum of its squared results as its result."""
+    model = onnx.load(KERAS / f"{name}.onnx")
+    y = model.graph.output[0].name
+    model.graph.node.append(helper.make_node("ReduceSumSquare", [y], ["loss"], keepdims=0))
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("loss", TensorProto.FLOAT, ()))
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize(("name", "kinds"), [("cnn", {"Conv", "MaxPool"}), ("lstm", {"LSTM"}), ("gru", {"Loop"})])
+def test_a_model_of_keras_has_the_results_and_gradients_of_tensorflow(
+    name: str, kinds: set[str], tmp_path: Path
+) -> None:
+    seen = np.load(KERAS / f"{name}.npz")
+    circuit = wg.from_onnx(KERAS / f"{name}.onnx")
+    x = {circuit.inputs[0]: seen["x"]}
+    save_squared(name, tmp_path / "model.onnx")
+    grads = wg.from_onnx(tmp_path / "model.onnx").run(**x).grads
+    kernel = next(name for name in grads if "dense" in name)
+    expected = [seen[key] for key in seen.files if key.startswith("g")][-2]
+
+    assert {node.op_type for node in onnx.load(KERAS / f"{name}.onnx").graph.node} >= kinds
+    np.testing.assert_allclose(circuit(**x), seen["y"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(grads[kernel], expected, rtol=1e-4, atol=1e-6)
+
+
 def test_shapes_that_a_file_leaves_open_are_asked_for(tmp_path: Path) -> None:
     model = make_model([helper.make_node("Relu", ["x"], ["y"])], {"x": M}, {}, ["y"])
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
