@@ -1073,7 +1073,7 @@ class RecordedCall(NamedTuple):
     results: tuple[JaxValue, ...]
 
 
-class CallSite(NamedTuple):
+class EquationSite(NamedTuple):
     """Where an equation was written: the call, the user's function around it, and how often that was called before."""
 
     call: SourceCall | None
@@ -1081,7 +1081,7 @@ class CallSite(NamedTuple):
     number: int
 
 
-NO_SITE = CallSite(None, "", 0)
+NO_SITE = EquationSite(None, "", 0)
 KINK_STEP = 1e-4
 """How far to step to either side of a value that may be on a kink, relative to its size."""
 
@@ -1204,7 +1204,7 @@ class FunctionRecorder(JaxprRunner):
     def _flows(self, value: JaxValue) -> bool:
         return value.number is not None and self.run.tensors[value.number].requires_grad
 
-    def _find_site(self, equation: Any) -> CallSite:
+    def _find_site(self, equation: Any) -> EquationSite:
         """Return where an equation was written; inside of a library, that is the call of the library."""
         traceback = equation.source_info.traceback
         if traceback is None:
@@ -1217,7 +1217,7 @@ class FunctionRecorder(JaxprRunner):
         text, code, offset = frame
         name = text.function_name.rpartition(".")[2]
         count = self._count_call(name, tuple(map(id, codes)), tuple(offsets))
-        return CallSite(SourceCall(Place(text.file_name, text.line_num), code, offset), name, count)
+        return EquationSite(SourceCall(Place(text.file_name, text.line_num), code, offset), name, count)
 
     def _count_call(self, name: str, *stack: Any) -> int:
         """Return which call of a function it is: the same stack of calls a second time is another call."""
