@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 from jax import lax
 
 import wiregrad as wg
@@ -110,6 +111,35 @@ def test_auxiliary_results_may_follow_the_loss() -> None:
     assert find_gradient(seen, "x").tolist() == [1.0, 1.0]
 
 
+def test_keys_of_random_numbers_are_arguments_too() -> None:
+    def loss(x: Any, key: Any) -> Any:
+        return jnp.sum(x * jax.random.bernoulli(key, 0.5, x.shape))
+
+    seen = wg.watch(loss, jnp.ones(6), jax.random.key(0))
+
+    np.testing.assert_array_equal(find_gradient(seen, "x"), jax.grad(loss)(jnp.ones(6), jax.random.key(0)))
+    assert not seen.blame()
+    assert seen.flow().layers
+
+
+def test_small_numbers_of_bfloat16_are_read() -> None:
+    seen = wg.watch(lambda x: jnp.sum(jnp.exp(x)), jnp.array([1.0, 200.0], jnp.bfloat16))
+
+    assert "exp gave Inf at x = 200" in str(seen.blame())
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.checkpoint, jax.vmap])
+def test_transformed_functions_are_entered(transform: Any) -> None:
+    def inner(row: Any) -> Any:
+        return jnp.sqrt(row)  # here
+
+    seen = wg.watch(lambda x: jnp.sum(transform(inner)(x)), jnp.zeros(3))
+    origin = seen.blame().origins[0]
+
+    assert (origin.op, origin.module) == ("sqrt", "inner")
+    assert origin.place.line == inner.__code__.co_firstlineno + 1
+
+
 def test_a_rule_to_one_side_of_a_kink_is_right() -> None:
     @jax.custom_jvp
     def rectify(x: Any) -> Any:
@@ -125,7 +155,11 @@ def test_a_rule_to_one_side_of_a_kink_is_right() -> None:
     [
         ((lambda x: x, jnp.ones(2)), {}, "one real number; got"),
         ((lambda x: x > 0, jnp.ones(())), {}, "one real number; got"),
+        ((lambda x: jnp.sum(x * 1j), jnp.ones(2)), {}, "one real number; got complex128"),
+        ((lambda k: 2.0 * k, jnp.array(3)), {}, "by real and complex arguments; got none"),
         ((3.0, jnp.ones(2)), {}, "takes a function of JAX"),
+        ((torch.sum, torch.ones(2)), {}, "with wg.watch"),
+        ((torch.nn.Linear(2, 2), np.ones(2)), {}, "with wg.watch"),
         ((jnp.sum, jnp.ones(2)), {"keep": "all"}, "are for PyTorch"),
         ((jnp.sum, jnp.ones(2)), {"stop": True}, "are for PyTorch"),
     ],

@@ -60,6 +60,10 @@ def watch(model: Any = None, *args: object, keep: int | str = "auto", stop: bool
         return torch_import.WatchedProgram(model, keep=keep, stop=stop)
     if not callable(model) or keep != "auto" or stop:
         raise InputError("watch(function, *args) takes a function of JAX; keep= and stop= are for PyTorch programs")
+    if "torch" in {kind.__module__.partition(".")[0] for x in (model, *args) for kind in type(x).__mro__}:
+        raise InputError(
+            "watch(function, *args) takes a function of JAX; for PyTorch write `with wg.watch(model) as seen:`"
+        )
     return jax_import.WatchedFunction(model, args, max_steps)
 
 
