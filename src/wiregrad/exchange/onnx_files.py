@@ -1647,21 +1647,15 @@ def _make_recurrent(kind: str) -> NodeRule:
 
     def run_layer(run: OnnxGraphRun, settings: dict[str, Any], *operands: Any) -> list[Any]:
         x, w, r, bias, lengths, h, c, peepholes = [*operands, *[None] * 8][:8]
-        directions = w.shape[0]
         check_recurrent_settings(settings, x, lengths, peepholes)
-        functions = [as_text(name) for name in settings.get("activations", usual * directions)]
-        unknown = sorted(set(functions) - RECURRENT_FUNCTIONS.keys())
-        if unknown:
-            raise NoRuleError(f"the functions {', '.join(unknown)} of recurrent layers are not known to wiregrad")
-        hidden = r.shape[-1]
-        start = np.zeros((directions, x.shape[1], hidden), x.dtype)
-        starts = [run.lift(start if part is None else part) for part in ((h, c) if kind == "LSTM" else (h,))]
-        bias = run.lift(np.zeros((directions, 2 * gates * hidden), x.dtype) if bias is None else bias)
+        directions, hidden = w.shape[0], r.shape[-1]
+        functions = read_gate_functions(settings, usual * directions)
+        bias = np.zeros((directions, 2 * gates * hidden), x.dtype) if bias is None else bias
+        zeros = np.zeros((directions, x.shape[1], hidden), x.dtype)
+        starts = [run.lift(zeros if part is None else part) for part in ((h, c) if kind == "LSTM" else (h,))]
         rows, ends = [], []
         for k in range(directions):
-            halves = [fn.getitem(bias, (k, half)) for half in (slice(0, gates * hidden), slice(gates * hidden, None))]
-            weights = [fn.getitem(run.lift(w), (k,)), fn.getitem(run.lift(r), (k,)), *halves]
-            one = cell(run, functions[k * len(usual) :], weights)
+            one = cell(run, functions[k * len(usual) :], pick_weights(run, k, w, r, bias))
             backward = as_text(settings.get("direction", b"forward")) == "reverse" or k == 1
             states = run_cell(one, run.lift(x), tuple(fn.getitem(part, (k,)) for part in starts), settings, backward)
             rows.append(fn.stack([state[0] for state in (states[::-1] if backward else states)]))
@@ -1669,6 +1663,22 @@ def _make_recurrent(kind: str) -> NodeRule:
         return [fn.stack(rows, axis=1), *(fn.stack(list(parts)) for parts in zip(*ends, strict=True))]
 
     return run_layer
+
+
+def read_gate_functions(settings: Mapping[str, Any], usual: Sequence[str]) -> list[str]:
+    """Return the names of the functions of the gates, for each direction."""
+    functions = [as_text(name) for name in settings.get("activations", usual)]
+    unknown = sorted(set(functions) - RECURRENT_FUNCTIONS.keys())
+    if unknown:
+        raise NoRuleError(f"the functions {', '.join(unknown)} of recurrent layers are not known to wiregrad")
+    return functions
+
+
+def pick_weights(run: OnnxGraphRun, direction: int, w: Any, r: Any, bias: Any) -> list[Port]:
+    """Return the weights of one direction, and the biases of the input and of the state."""
+    size = w.shape[1]
+    halves = [fn.getitem(run.lift(bias), (direction, half)) for half in (slice(0, size), slice(size, None))]
+    return [fn.getitem(run.lift(w), (direction,)), fn.getitem(run.lift(r), (direction,)), *halves]
 
 
 def check_recurrent_settings(settings: Mapping[str, Any], x: Any, lengths: Any, peepholes: Any) -> None:
