@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.api.circuits import Circuit, ImportedCircuit
+from wiregrad.api import Circuit, ImportedCircuit
 
 EXPRESSION = wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
 
