@@ -8,7 +8,7 @@ storages that are alive during a step, counted when each op ends, parameters and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,11 +115,11 @@ def build_models() -> list[WatchedModel]:
 class PeakCounter(TorchDispatchMode):
     """Counts the bytes of all storages that ops returned and that are alive, and remembers the largest sum."""
 
-    def __init__(self, tensors: list[torch.Tensor]) -> None:
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         super().__init__()
         self.alive: dict[int, tuple[StorageWeakRef, int]] = {}
         self.peak = 0
-        self._add(tensors)
+        self._add(list(tensors))
 
     def _add(self, values: Any) -> None:
         for value in values if isinstance(values, list | tuple) else [values]:
@@ -135,9 +135,9 @@ class PeakCounter(TorchDispatchMode):
         return result
 
 
-def measure_peak(task: Callable[[], object], model: nn.Module) -> int:
-    """Return the largest sum of bytes that are alive during a call."""
-    counter = PeakCounter(list(model.parameters()))
+def measure_peak(task: Callable[[], object], tensors: Iterable[torch.Tensor]) -> int:
+    """Return the largest sum of bytes that are alive during a call, with some tensors that exist before it."""
+    counter = PeakCounter(tensors)
     with counter:
         task()
     return counter.peak
@@ -164,10 +164,10 @@ def measure_model(watched: WatchedModel, repeats: int) -> tuple[list[str], dict[
         "circuit": lambda: time_calls(run_circuit, 1),
     }
     times = interleaved(turns, repeats)
-    size = measure_peak(step, watched.model)
+    size = measure_peak(step, watched.model.parameters())
     ratios = {
         "time": times["watched"] / times["plain"],
-        "memory": measure_peak(watch_step, watched.model) / size,
+        "memory": measure_peak(watch_step, watched.model.parameters()) / size,
         "circuit": times["circuit"] / times["plain"],
     }
     row = [milliseconds(times["plain"]), f"{ratios['time']:.2f}", f"{ratios['circuit']:.1f}"]

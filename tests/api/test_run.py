@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad.api import Circuit, ImportedCircuit
 
 EXPRESSION = wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
 
@@ -98,3 +99,17 @@ def test_a_gradient_that_is_absent_has_the_dtype_of_its_input(dtype: str, shape:
 
     assert run["x"].blocked
     assert np.asarray(run.gradient(run.circuit.index("x"))).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    "question", ["blame", "flow", "kinks", "rounding", "histogram", "explain", "paths", "branches"]
+)
+def test_answers_about_a_circuit_of_another_framework_name_the_circuit(question: str) -> None:
+    columns = wg.circuit("y = log(x) * x").columns
+    arguments = ("x",) if question in ("explain", "paths", "branches") else ()
+    imported = getattr(ImportedCircuit(columns, {"x": 2.0}).run(), question)(*arguments)
+    own = getattr(Circuit(columns).run(x=2.0), question)(*arguments)
+
+    assert str(imported).splitlines()[:-1] == str(own).splitlines()
+    assert str(imported).endswith("\nfrom the circuit: 3 nodes, by wiregrad's rules")
+    assert imported == own

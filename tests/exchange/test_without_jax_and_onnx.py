@@ -21,6 +21,7 @@ CIRCUIT = wg.circuit("y = x * x")
     [
         ("jax", "to_jax", CIRCUIT.to_jax),
         ("jax", "from_jax", lambda: wg.from_jax(abs, 1.0)),
+        ("jax", "watching a JAX function", lambda: wg.watch(abs, 1.0)),
         ("torch", "to_torch", CIRCUIT.to_torch),
         ("onnx", "to_onnx", lambda: CIRCUIT.to_onnx("never_written.onnx")),
         ("onnx", "from_onnx", lambda: wg.from_onnx("never_read.onnx")),

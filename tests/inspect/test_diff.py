@@ -395,3 +395,52 @@ def test_a_wrong_tolerance_is_refused(bad: Any) -> None:
     run = EXPRESSION.run(a=1, b=2, c=3)
     with pytest.raises(InputError, match="rtol must be a non-negative number"):
         diff(run, run, rtol=bad)
+
+
+TWO_WAYS = [
+    ("y = log(1 + exp(a * x)) + b", "y = log1p(exp(x * a)) + b", ""),
+    ("y = log(1 + exp(a * x)) + b", "y = log1p(exp(x * a)) - b", "y = log(1.0 + exp(…)) + b"),
+    (
+        "s = a * x; y = tanh(s) * exp(b)",
+        "s = x * a; y = (exp(s) - exp(-s)) / (exp(s) + exp(-s)) * exp(b * 2)",
+        "exp(b)",
+    ),
+    ("y = tanh(a * x * 2) + b", "y = tanh(a * x) + b", "a * x * 2.0"),
+    ("y = log(1 + exp(x))", "y = log1p(exp(x + 1))", "exp(x)"),
+]
+
+
+@pytest.mark.parametrize(("one", "two", "first"), TWO_WAYS)
+def test_runs_of_different_circuits_are_paired_by_their_numbers(one: str, two: str, first: str) -> None:
+    point = {"a": 0.7, "x": 1.3, "b": 0.25}
+    runs = [circuit.run({name: point[name] for name in circuit.inputs}) for circuit in map(wg.circuit, (one, two))]
+    found = wg.diff(*runs, rtol=1e-12)
+
+    assert bool(found) == bool(first)
+    assert not first or f"differ first at {first} (formula" in str(found)
+
+
+def test_numbers_are_paired_in_any_order_and_shape() -> None:
+    x = np.arange(1.0, 7.0).reshape(2, 3)
+    one = wg.trace(lambda x: wg.exp((x * 0.1).T.reshape(6) + 1.0).sum(), x)
+    two = wg.trace(lambda x: wg.exp(0.1 * x + 2.0).sum(), x)
+    found = wg.diff(one.run(x), two.run(x), rtol=1e-12)
+
+    assert found.kind == "value"
+    assert "differ first at (x * 0.1).T.reshape(6) + 1.0 (" in str(found)
+    assert "in the first, 0.1 * x + 2.0 (" in str(found)
+
+
+def test_an_input_with_other_numbers_is_the_first_difference() -> None:
+    one = wg.circuit("y = log(1 + exp(x))").run(x=1.5)
+    two = wg.circuit("y = log1p(exp(z))").run(z=2.5)
+    found = wg.diff(one, two)
+
+    assert (found.one, found.two, found.values) == ("x", "z", (1.5, 2.5))
+
+
+def test_names_that_circuits_give_by_themselves_are_not_paired() -> None:
+    one = wg.circuit("y = log(1 + exp(x))").run(x=1.5)
+    two = wg.circuit("y = log1p(exp(x))").run(x=1.5)
+
+    assert not wg.diff(one, two, rtol=1e-12)

@@ -332,11 +332,31 @@ y = jax.jit(circuit.to_jax())(rows, w)
 assert len(jax.devices()) == 8 and len(y.sharding.device_set) == 8, y.sharding
 np.testing.assert_allclose(y, circuit(x, w), rtol=1e-12)
 """
+SHARDED_PARAMETERS = """
+import numpy as np, jax, wiregrad as wg
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+rng = np.random.default_rng(0)
+x, w, v = rng.normal(size=(64, 6)), rng.normal(size=(6, 12)), rng.normal(size=(12, 4))
+circuit = wg.trace(lambda x, w, v: np.mean((np.tanh(x @ w) @ v) ** 2), x, w, v)
+mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("batch", "model"))
+parts = [PartitionSpec("batch"), PartitionSpec(None, "model"), PartitionSpec("model")]
+arrays = [jax.device_put(a, NamedSharding(mesh, part)) for a, part in zip((x, w, v), parts)]
+shardings = tuple(a.sharding for a in arrays[1:])
+step = jax.jit(jax.value_and_grad(circuit.to_jax(), (1, 2)), out_shardings=(None, shardings))
+loss, slopes = step(*arrays)
+run = circuit.run(x, w, v)
+assert [slope.sharding.spec for slope in slopes] == parts[1:], slopes[0].sharding
+assert len({str(shard.index) for shard in slopes[0].addressable_shards}) == 4
+np.testing.assert_allclose(loss, run.output, rtol=1e-12)
+for name, slope in zip("wv", slopes):
+    np.testing.assert_allclose(slope, run.grads[name], rtol=1e-10, atol=1e-14)
+"""
 
 
-def test_a_sharded_batch_on_eight_devices_equals_the_interpreter() -> None:
+@pytest.mark.parametrize("code", [SHARDED, SHARDED_PARAMETERS], ids=["batch", "batch and parameters"])
+def test_a_circuit_sharded_over_eight_devices_equals_the_interpreter(code: str) -> None:
     setting = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
-    result = run_child(SHARDED, setting)
+    result = run_child(code, setting)
 
     assert result.returncode == 0, result.stderr
 

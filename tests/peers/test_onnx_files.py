@@ -25,6 +25,7 @@ from wiregrad.errors import (
     UnknownOpsError,
     WiregradError,
 )
+from wiregrad.exchange import onnx_files
 from wiregrad.exchange.onnx_files import NODE_RULES, SAME_OPS
 
 RNG = np.random.default_rng(5)
@@ -156,8 +157,153 @@ def test_nodes_agree_with_onnxruntime(number: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
 
 
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+RECURRENT: list[tuple[str, dict[str, Any], int]] = [
+    *((kind, {"direction": direction}, 7) for kind in GATES for direction in ("forward", "reverse", "bidirectional")),
+    ("GRU", {"linear_before_reset": 1}, 7),
+    ("GRU", {"linear_before_reset": 1, "direction": "bidirectional"}, 4),
+    ("LSTM", {"activations": ["Sigmoid", "Relu", "Tanh"]}, 7),
+    ("RNN", {"activations": ["Relu"]}, 3),
+    ("LSTM", {}, 3),
+    ("LSTM", {}, 4),
+    ("GRU", {}, 3),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings", "count"), RECURRENT)
+def test_recurrent_layers_agree_with_onnxruntime(kind: str, settings: Any, count: int, tmp_path: Path) -> None:
+    """`count` operands are given: without the bias or the first state they are zeros."""
+    hidden, directions = 3, 2 if settings.get("direction") == "bidirectional" else 1
+    rng = np.random.default_rng(7)
+    shapes = {
+        "x": (4, 2, 5),
+        "w": (directions, GATES[kind] * hidden, 5),
+        "r": (directions, GATES[kind] * hidden, hidden),
+        "b": (directions, 2 * GATES[kind] * hidden),
+        "": (),
+        "h": (directions, 2, hidden),
+        "c": (directions, 2, hidden),
+    }
+    names = list(shapes)[: count - (kind != "LSTM" and count == 7)]
+    inputs = {name: rng.normal(size=shapes[name]).astype(np.float32) for name in names if name}
+    outputs = ["y", "y_h", "y_c"][: 3 if kind == "LSTM" else 2]
+    node = helper.make_node(kind, names, outputs, "layer", hidden_size=hidden, **settings)
+    path = tmp_path / "model.onnx"
+    onnx.save(make_model([node], inputs, {}, outputs), path)
+    expected = onnxruntime.InferenceSession(path).run(None, inputs)
+    found = wg.from_onnx(path)(**inputs)
+
+    for one, two in zip(found.values(), expected, strict=True):
+        np.testing.assert_allclose(one, two, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "extra"),
+    [
+        ({"clip": 0.5}, {}),
+        ({"input_forget": 1}, {}),
+        ({"activations": ["Sigmoid", "Softsign", "Tanh"]}, {}),
+        ({}, {"lengths": np.array([2, 4], np.int32)}),
+        ({}, {"lengths": None, "h": None, "c": None, "p": np.ones((1, 9), np.float32)}),
+    ],
+)
+def test_settings_of_recurrent_layers_that_are_not_known_are_refused(settings: Any, extra: Any, tmp_path: Path) -> None:
+    stored = {"w": np.ones((1, 12, 5), np.float32), "r": np.ones((1, 12, 3), np.float32)}
+    names = ["x", "w", "r", "", *(name if value is not None else "" for name, value in extra.items())]
+    stored |= {name: value for name, value in extra.items() if value is not None}
+    node = helper.make_node("LSTM", names, ["y"], "layer", hidden_size=3, **settings)
+    model = make_model([node], {"x": np.ones((4, 2, 5), np.float32)}, stored, ["y"])
+    onnx.save(model, tmp_path / "model.onnx")
+
+    with pytest.raises(NoRuleError, match=r"node layer \(LSTM\): .* of recurrent layers are not known"):
+        wg.from_onnx(tmp_path / "model.onnx")
+
+
+def make_graph(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    """Return a graph for the inside of a node; a value is its name, its type and its shape."""
+    described = [[helper.make_tensor_value_info(*value) for value in values] for values in (inputs, outputs)]
+    return helper.make_graph(list(nodes), "inside", *described)
+
+
+def make_loop(state: str = "x") -> Any:
+    """Return a loop that doubles its state and adds the number of the step, while that is below 2."""
+    nodes = [
+        helper.make_node("Cast", ["step"], ["number"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["before", "two"], ["twice"]),
+        helper.make_node("Add", ["twice", "number"], ["after"]),
+        helper.make_node("Less", ["step", "last"], ["more"]),
+        helper.make_node("Identity", ["after"], ["row"]),
+    ]
+    matrix = TensorProto.FLOAT, M.shape
+    inputs = [("step", TensorProto.INT64, ()), ("going", TensorProto.BOOL, ()), ("before", *matrix)]
+    outputs = [("more", TensorProto.BOOL, ()), ("after", *matrix), ("row", *matrix)]
+    body = make_graph(nodes, inputs, outputs)
+    return helper.make_node("Loop", ["count", "", state], ["y", "rows"], "loop", body=body)
+
+
+def save_loop(path: Path, inputs: dict[str, Any], stored: dict[str, Any], state: str = "x") -> None:
+    """Save a model of one loop; the shapes of what it returns are not known."""
+    model = make_model([make_loop(state)], inputs, stored, ["y", "rows"])
+    for output, rank in zip(model.graph.output, (2, 3), strict=True):
+        output.CopyFrom(helper.make_tensor_value_info(output.name, TensorProto.FLOAT, [None] * rank))
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_loops_are_unrolled(count: int, tmp_path: Path) -> None:
+    stored = {"count": np.array(count), "two": np.float32(2.0), "last": np.array(2)}
+    path = tmp_path / "model.onnx"
+    save_loop(path, {"x": M}, stored)
+    expected = onnxruntime.InferenceSession(path).run(None, {"x": M})
+    found = wg.from_onnx(path)(x=M)
+
+    for one, two in zip(found.values(), expected, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-6)
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_the_branch_of_a_fixed_condition_is_taken(*, holds: bool, tmp_path: Path) -> None:
+    branches = [
+        make_graph([helper.make_node(kind, ["x"], ["z"])], [], [("z", TensorProto.FLOAT, M.shape)])
+        for kind in ("Exp", "Neg")
+    ]
+    node = helper.make_node("If", ["holds"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    path = tmp_path / "model.onnx"
+    onnx.save(make_model([node], {"x": M}, {"holds": np.array(holds)}, ["y"]), path)
+
+    np.testing.assert_allclose(wg.from_onnx(path)(x=M), np.exp(M) if holds else -M, rtol=1e-6)
+
+
+def test_a_condition_or_count_that_depends_on_the_inputs_is_refused(tmp_path: Path) -> None:
+    inputs = {"x": M, "count": np.array(3)}
+    stored = {"two": np.float32(2.0), "last": np.array(2)}
+    save_loop(tmp_path / "model.onnx", inputs, stored)
+
+    with pytest.raises(NoRuleError, match="the number of steps of a loop depends on the inputs"):
+        wg.from_onnx(tmp_path / "model.onnx")
+
+
+def test_a_loop_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_files, "MAX_STEPS", 100)
+    stored = {"count": np.array(1 << 60), "two": np.float32(2.0), "last": np.array(1 << 60)}
+    save_loop(tmp_path / "model.onnx", {"x": M}, {**stored, "m": M}, "m")
+
+    with pytest.raises(NoRuleError, match="more than 100 steps"):
+        wg.from_onnx(tmp_path / "model.onnx", weights=False)
+
+
+def test_unknown_nodes_inside_of_nodes_are_listed(tmp_path: Path) -> None:
+    inside = make_graph([helper.make_node("Hardmax", ["x"], ["z"], "deep")], [], [("z", TensorProto.FLOAT, M.shape)])
+    node = helper.make_node("If", ["holds"], ["y"], then_branch=inside, else_branch=inside)
+    onnx.save(make_model([node], {"x": M}, {"holds": np.array(True)}, ["y"]), tmp_path / "model.onnx")
+
+    with pytest.raises(UnknownOpsError, match="Hardmax, 2 times, at deep"):
+        wg.from_onnx(tmp_path / "model.onnx")
+
+
 def test_every_known_node_is_tried() -> None:
-    tried = {kind for kind, _, _ in CASES} | {"Constant", "Split", "Gelu", "TopK", "Resize", "Upsample"}
+    tried = {kind for kind, _, _ in CASES} | {"Constant", "Split", "Gelu", "TopK", "Resize", "Upsample", "If", "Loop"}
+    tried |= GATES.keys()
 
     assert {*SAME_OPS, *NODE_RULES} - tried == set()
 
@@ -188,41 +334,47 @@ def test_outputs_may_be_several(tmp_path: Path) -> None:
         np.testing.assert_allclose(one, two, rtol=1e-6)
 
 
-def save_keras_like_model(path: Path) -> dict[str, Any]:
-    """Write a small image classifier as tf2onnx does: channels last outside, transposed around the convolution."""
-    stored = {
-        "conv/kernel:0": RNG.normal(size=(4, 3, 3, 3)).astype(np.float32) * 0.3,
-        "conv/bias:0": RNG.normal(size=4).astype(np.float32),
-        "dense/kernel:0": RNG.normal(size=(36, 5)).astype(np.float32) * 0.3,
-        "dense/bias:0": RNG.normal(size=5).astype(np.float32),
-        "shape": ints(-1, 36),
-    }
-    nodes = [
-        helper.make_node("Transpose", ["image"], ["first"], "net/conv/transpose", perm=[0, 3, 1, 2]),
-        helper.make_node(
-            "Conv", ["first", "conv/kernel:0", "conv/bias:0"], ["second"], "net/conv/convolution", auto_pad="SAME_UPPER"
-        ),
-        helper.make_node("Relu", ["second"], ["third"], "net/conv/relu"),
-        helper.make_node("MaxPool", ["third"], ["fourth"], "net/pool/max", kernel_shape=[2, 2], strides=[2, 2]),
-        helper.make_node("Transpose", ["fourth"], ["fifth"], "net/flatten/transpose", perm=[0, 2, 3, 1]),
-        helper.make_node("Reshape", ["fifth", "shape"], ["sixth"], "net/flatten/reshape"),
-        helper.make_node("MatMul", ["sixth", "dense/kernel:0"], ["seventh"], "net/dense/matmul"),
-        helper.make_node("Add", ["seventh", "dense/bias:0"], ["eighth"], "net/dense/add"),
-        helper.make_node("Softmax", ["eighth"], ["output"], "net/softmax"),
-    ]
-    image = RNG.normal(size=(2, 6, 6, 3)).astype(np.float32)
-    onnx.save(make_model(nodes, {"image": image}, stored, ["output"], opset=15), path)
-    return {"image": image}
+KERAS = Path(__file__).parent / "keras_models"
+"""Models of Keras 3.15 (TensorFlow 2.21) as tf2onnx 1.17 writes them: results `y` for `x`, and TensorFlow's gradients.
+
+The gradients, of the sum of the squared results, are in the order of the trainable variables; the last two are those of
+the kernel and the bias of the last layer.
+"""
 
 
-def test_a_model_from_tensorflow_is_read_with_its_weights(tmp_path: Path) -> None:
-    point = save_keras_like_model(tmp_path / "model.onnx")
-    (expected,) = onnxruntime.InferenceSession(tmp_path / "model.onnx").run(None, point)
-    circuit = wg.from_onnx(tmp_path / "model.onnx")
+def save_squared(name: str, path: Path) -> None:
+    """Save a model with the sum of its squared results as its result."""
+    model = onnx.load(KERAS / f"{name}.onnx")
+    y = model.graph.output[0].name
+    model.graph.node.append(helper.make_node("ReduceSumSquare", [y], ["loss"], keepdims=0))
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("loss", TensorProto.FLOAT, ()))
+    onnx.save(model, path)
 
-    assert circuit.inputs == ("image", "conv_kernel_0", "conv_bias_0", "dense_kernel_0", "dense_bias_0")
-    np.testing.assert_allclose(circuit(**point), expected, rtol=1e-5, atol=1e-6)
-    assert {node.group for node in circuit.nodes} >= {"net/conv", "net/dense"}
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "group"),
+    [
+        ("cnn", {"Conv", "MaxPool"}, "sequential_1/conv2d_1"),
+        ("lstm", {"LSTM"}, "sequential_1_1/lstm_1"),
+        ("gru", {"Loop"}, "sequential_2_1/gru_1"),
+    ],
+)
+def test_a_model_of_keras_has_the_results_and_gradients_of_tensorflow(
+    name: str, kinds: set[str], group: str, tmp_path: Path
+) -> None:
+    seen = np.load(KERAS / f"{name}.npz")
+    circuit = wg.from_onnx(KERAS / f"{name}.onnx")
+    x = {circuit.inputs[0]: seen["x"]}
+    save_squared(name, tmp_path / "model.onnx")
+    grads = wg.from_onnx(tmp_path / "model.onnx").run(**x).grads
+    kernel = next(name for name in grads if "dense" in name)
+    expected = [seen[key] for key in seen.files if key.startswith("g")][-2]
+
+    assert {node.op_type for node in onnx.load(KERAS / f"{name}.onnx").graph.node} >= kinds
+    assert group in {node.group for node in circuit.nodes}
+    np.testing.assert_allclose(circuit(**x), seen["y"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(grads[kernel], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_shapes_that_a_file_leaves_open_are_asked_for(tmp_path: Path) -> None:
@@ -331,9 +483,8 @@ def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_damaged_files_end_in_a_circuit_or_a_typed_error(seed: int, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    save_keras_like_model(path)
     rng = random.Random(seed)
-    data = bytearray(path.read_bytes())
+    data = bytearray((KERAS / f"{('cnn', 'lstm', 'gru')[seed % 3]}.onnx").read_bytes())
     for _ in range(rng.randrange(1, 8)):
         data[rng.randrange(len(data))] = rng.randrange(256)
     path.write_bytes(data[: rng.randrange(len(data))] if rng.random() < 0.2 else data)

@@ -14,11 +14,12 @@ from torch import nn
 from torch.nn import functional
 
 import wiregrad as wg
+from benchmarks.watching import measure_peak
 from wiregrad.errors import InputError, NonFiniteError, UnknownNameError
 
 from ..support.limits import PATIENCE
 from .torch_programs import broken_programs, put_aside
-from .torch_programs.registry import BrokenProgram
+from .torch_programs.registry import BrokenProgram, check_answer
 from .torch_programs.right_models import MODELS
 
 PROGRAMS = [*broken_programs.PROGRAMS, *put_aside.PROGRAMS]
@@ -26,13 +27,7 @@ PROGRAMS = [*broken_programs.PROGRAMS, *put_aside.PROGRAMS]
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_a_broken_program_is_explained(program: BrokenProgram) -> None:
-    answer = program.ask(program.run())
-    second = program.find_line("second")
-
-    assert (answer.op, answer.module) == (program.op, program.module)
-    assert (None if answer.place is None else answer.place.line) == program.find_line("broken")
-    assert second is None or answer.second.line == second
-    assert [words for words in program.words if words not in answer.said] == []
+    check_answer(program)
 
 
 def watch_model(name: str) -> Any:
@@ -241,6 +236,51 @@ def test_summaries_take_the_place_of_values_that_have_no_room(keep: Any) -> None
     assert (origin.op, origin.place.line) == ("div", origin.place.line)
     assert "held as a summary only" in str(seen.blame())
     assert "values were held as summaries only" in str(seen.check_backward())
+
+
+def chain_of_layers(x: torch.Tensor) -> torch.Tensor:
+    """Autograd saves one value of each layer; a watch that holds everything holds two, and two gradients."""
+    for _ in range(24):
+        x = torch.tanh(x) * 1.01
+    return x.sum()
+
+
+def test_program_and_watch_take_at_most_three_times_the_memory_of_the_program() -> None:
+    x = torch.linspace(-1.0, 1.0, 1 << 17, requires_grad=True)
+
+    def watch_chain(keep: Any) -> None:
+        with wg.watch(keep=keep):
+            chain_of_layers(x).backward()
+
+    plain = measure_peak(lambda: chain_of_layers(x).backward(), [x])
+
+    assert measure_peak(lambda: watch_chain("auto"), [x]) <= 3 * plain
+    assert measure_peak(lambda: watch_chain("all"), [x]) > 3 * plain
+
+
+def test_a_step_that_does_not_fit_is_still_checked_in_part() -> None:
+    x = torch.linspace(-1.0, 1.0, 1 << 17, requires_grad=True)
+    bias = torch.zeros(3, requires_grad=True)
+    with wg.watch() as seen:
+        chain_of_layers(x + torch.tanh(bias).sum()).backward()
+    check = seen.check_backward()
+    (gradient, slot) = next(parts[0] for k, parts in seen.run.by_target.items() if seen.run.tensors[k].name == "bias")
+
+    assert check.ok
+    assert check.checked >= 24
+    assert "held as summaries only: keep='all' holds them" in str(check)
+    assert seen.run.read_held(gradient.sent[slot]) is not None
+
+
+def test_each_step_may_hold_as_much_as_the_first() -> None:
+    x = torch.linspace(-1.0, 1.0, 1 << 17, requires_grad=True)
+    checked = []
+    with wg.watch() as seen:
+        for _ in range(3):
+            chain_of_layers(x).backward()
+            checked.append(seen.check_backward().checked)
+
+    assert checked[0] == checked[1] == checked[2]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

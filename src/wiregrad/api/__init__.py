@@ -16,14 +16,14 @@ from wiregrad import codegen, draw, inspect, ir, passes
 from wiregrad.backends import RunRecord as BareRun
 from wiregrad.backends import interpreter
 from wiregrad.backends.interpreter import evaluate_function
-from wiregrad.dtypes import to_python_number
+from wiregrad.dtypes import count_with_noun, to_python_number
 from wiregrad.errors import InputError
 from wiregrad.frontends import parse_formula
 from wiregrad.ir.circuit import CIRCUIT_MAKERS
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
-    from typing import TypedDict, Unpack
+    from typing import TypedDict, TypeVar, Unpack
 
     from numpy.typing import DTypeLike
 
@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from wiregrad.inspect.kinks import Kinks
     from wiregrad.inspect.paths import Branches, Paths
     from wiregrad.inspect.receipt import Receipt
-    from wiregrad.inspect.report import RunStep
+    from wiregrad.inspect.report import Report, RunStep
     from wiregrad.inspect.rounding import Rounding
+
+    Answer = TypeVar("Answer", bound=Report)
 
     class PictureOptions(TypedDict, total=False):
         """What is drawn (see `wiregrad.draw.build_picture`)."""
@@ -182,6 +184,13 @@ class Run(BareRun, Drawable):
         """Return a backend's run as a public one, with the questions that can be asked about it."""
         return cls(bare.circuit, bare.values, bare.flows, bare.sent)
 
+    def _name_layer(self, answer: Answer) -> Answer:
+        """Let an answer about a circuit from another framework say that it is about the circuit."""
+        if not isinstance(self.circuit, ImportedCircuit):
+            return answer
+        nodes = count_with_noun(self.circuit.size, "node")
+        return answer.with_layer_note(f"from the circuit: {nodes}, by wiregrad's rules")
+
     def steps(self) -> Iterator[RunStep]:
         """Iterate over the steps of the run: forward, seed, backward; `str(step)` is a sentence.
 
@@ -200,7 +209,7 @@ class Run(BareRun, Drawable):
           y = -Inf (formula:1:5) -> gradient of x = Inf
           try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
         """
-        return inspect.blame.blame(self)
+        return self._name_layer(inspect.blame.blame(self))
 
     def explain(self, name: str) -> Explanation:
         """Explain why the gradient of a node is zero, tiny, huge, absent or ordinary.
@@ -209,7 +218,7 @@ class Run(BareRun, Drawable):
         the gradient of x is 0: what flows back is 0
           tanh is flat at w * x = 100: saturated, its slope is 0 (formula:1:5)
         """
-        return inspect.explain.explain(self, name)
+        return self._name_layer(inspect.explain.explain(self, name))
 
     def paths(self, name: str, k: int = 10) -> Paths:
         """Return the paths that contribute most to a gradient, the number of all paths, and how much they cancel.
@@ -219,7 +228,7 @@ class Run(BareRun, Drawable):
           10 = 1 x 10 x 1 x 1   a -> e -> e * c -> f
           4 along the other 2 paths
         """
-        return inspect.paths.paths(self, name, k)
+        return self._name_layer(inspect.paths.paths(self, name, k))
 
     def branches(self, name: str) -> Branches:
         """Return what each use of a value contributes to its gradient.
@@ -227,7 +236,7 @@ class Run(BareRun, Drawable):
         >>> [(use.op, use.sent) for use in circuit("f = x * x + x").run(x=3).branches("x").branches]
         [('multiply', 3.0), ('multiply', 3.0), ('add', 1.0)]
         """
-        return inspect.paths.branches(self, name)
+        return self._name_layer(inspect.paths.branches(self, name))
 
     def kinks(self, within: float = 1e-6) -> Kinks:
         """List the nodes on or near a kink: distance, convention used, and the gradients under the other conventions.
@@ -238,7 +247,7 @@ class Run(BareRun, Drawable):
         by torch no gradient would change
         by jax gradients would be x 0 -> 1
         """
-        return inspect.kinks.kinks(self, within)
+        return self._name_layer(inspect.kinks.kinks(self, within))
 
     def rounding(self, names: Sequence[str] | None = None) -> Rounding:
         """Estimate the rounding error of the output and of the gradients (all, or those named), by node and op.
@@ -247,7 +256,7 @@ class Run(BareRun, Drawable):
         >>> f"{rounding.output.error:.2e}", rounding.output.worst[0].op
         ('8.27e-17', 'add')
         """
-        return inspect.rounding.rounding(self, names)
+        return self._name_layer(inspect.rounding.rounding(self, names))
 
     def flow(self, *, by: str = "group", depth: int | None = None) -> Flow:
         """Return the size of the gradient over depth, layer by layer; `by` is group, rank or input; `.to_svg()` plots.
@@ -256,7 +265,7 @@ class Run(BareRun, Drawable):
         >>> [layer.name for layer in flow.layers]
         ['y', 't2', 't1', 'x']
         """
-        return inspect.flow.flow(self, by=by, depth=depth)
+        return self._name_layer(inspect.flow.flow(self, by=by, depth=depth))
 
     def histogram(self, name: str | None = None, *, of: str = "grad") -> Histogram:
         """Return a histogram of the gradients (with `of="value"` the values) of one node or of all; `.to_svg()` plots.
@@ -266,7 +275,7 @@ class Run(BareRun, Drawable):
                   0 │0
           +1 to +10 │████████████████████████████████ 3
         """
-        return inspect.flow.histogram(self, name, of=of)
+        return self._name_layer(inspect.flow.histogram(self, name, of=of))
 
 
 class Circuit(ir.CircuitGraph, Drawable):

@@ -9,8 +9,9 @@ install it.
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
+from wiregrad.errors import InputError
 from wiregrad.ir.circuit import CIRCUIT_MAKERS
 from wiregrad.lazy import load_module_lazily
 
@@ -23,18 +24,27 @@ else:
 
 __all__ = ["from_jax", "from_onnx", "from_torch", "watch"]
 
-DEFAULT_HELD_BYTES = 1 << 30
-"""How many bytes of values a watch holds if the user does not say."""
+
+@overload
+def watch(model: Any = None, *, keep: int | str = "auto", stop: bool = False) -> "torch_import.WatchedProgram": ...
 
 
+@overload
 def watch(
-    model: Any = None, *, keep: int | str = DEFAULT_HELD_BYTES, stop: bool = False
-) -> "torch_import.WatchedProgram":
-    """Record what PyTorch does inside a `with` block, so that it can be asked why.
+    model: Callable[..., Any], argument: object, /, *args: object, max_steps: int = 1000
+) -> "jax_import.WatchedFunction": ...
 
-    `model` gives modules and parameters their names; other modules are named after their class. `keep` says how many
-    bytes of values to hold, or `"all"`; larger runs, and `"summaries"`, hold sizes and counts instead. With `stop` the
-    block ends with a `NonFiniteError` after the first step whose loss or gradients are not finite.
+
+def watch(model: Any = None, *args: object, keep: int | str = "auto", stop: bool = False, max_steps: int = 1000) -> Any:
+    """Record what PyTorch does inside a `with` block, or what JAX does for a function, so that it can be asked why.
+
+    For PyTorch, `model` gives modules and parameters their names; other modules are named after their class. `keep`
+    says how many bytes of values to hold, or `"all"`; beyond that, and with `"summaries"`, sizes and counts are held
+    instead. With `"auto"`, program and watch together take at most three times the memory of the program. With `stop`
+    the block ends with a `NonFiniteError` after the first step whose loss or gradients are not finite.
+
+    For JAX, pass a function and its arguments. It is run once, with the gradient of its first result; loops of up to
+    `max_steps` steps are unrolled.
 
     >>> import torch
     >>> x = torch.zeros(2, requires_grad=True)
@@ -42,8 +52,19 @@ def watch(
     ...     x.sqrt().sum().backward()
     >>> seen.blame().origins[0].op
     'sqrt'
+    >>> import jax.numpy as jnp
+    >>> watch(lambda x: jnp.sum(jnp.sqrt(x)), jnp.zeros(2)).blame().origins[0].op
+    'sqrt'
     """
-    return torch_import.WatchedProgram(model, keep=keep, stop=stop)
+    if not args:
+        return torch_import.WatchedProgram(model, keep=keep, stop=stop)
+    if not callable(model) or keep != "auto" or stop:
+        raise InputError("watch(function, *args) takes a function of JAX; keep= and stop= are for PyTorch programs")
+    if "torch" in {kind.__module__.partition(".")[0] for x in (model, *args) for kind in type(x).__mro__}:
+        raise InputError(
+            "watch(function, *args) takes a function of JAX; for PyTorch write `with wg.watch(model) as seen:`"
+        )
+    return jax_import.WatchedFunction(model, args, max_steps)
 
 
 def from_torch(function: Callable[..., Any], /, *args: object, opaque: bool = False, **kwargs: object) -> Any:

@@ -12,19 +12,44 @@ Nodes have the lines of the user's code. Inside a function of a library, that is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.interpreter import evaluate_nodes
-from wiregrad.dtypes import DTYPES, WireType
-from wiregrad.errors import InputError, NoRuleError, UnknownOpsError, is_library_file, require_package
+from wiregrad.dtypes import DTYPES, WireType, format_brief_number
+from wiregrad.errors import CheckError, InputError, NoRuleError, UnknownOpsError, is_library_file, require_package
+from wiregrad.exchange.observed_questions import (
+    BackwardCheck,
+    ObservedBlame,
+    ObservedExplanation,
+    ObservedFlow,
+    OpFinding,
+    blame_run,
+    describe_source,
+    explain_run,
+    flow_run,
+    largest_finite,
+    make_finding,
+)
+from wiregrad.exchange.observed_run import (
+    HeldValue,
+    ObservedFunction,
+    ObservedGradient,
+    ObservedOp,
+    ObservedRun,
+    ObservedTensor,
+    SourceCall,
+    TensorRef,
+)
 from wiregrad.frontends.recording.trace import input_names
 from wiregrad.ir import Certificate, CircuitGraph, GraphBuilder, Pattern, Place, Port
+from wiregrad.ir.circuit import CIRCUIT_MAKERS
 from wiregrad.ir.columns import is_group_label
 from wiregrad.ops import TABLE
 from wiregrad.ops.array_ops import General
@@ -188,13 +213,72 @@ def _bind(equation: Any, operands: Sequence[Any]) -> list[Any]:
     return list(y) if equation.primitive.multiple_results else [y]
 
 
-class JaxprRun:
+class JaxprRunner:
+    """Runs a jaxpr equation by equation; what is done for one equation is up to the kind of run."""
+
+    def __init__(self, jax: Any, max_steps: int) -> None:
+        self.jax = jax
+        self.max_steps = max_steps
+
+    def run_jaxpr(self, jaxpr: Any, constants: Sequence[Any], operands: Sequence[Operand]) -> list[Operand]:
+        """Run a jaxpr and return its results."""
+        values: dict[Any, Operand] = dict(zip(jaxpr.constvars, constants, strict=True))
+        values.update(zip(jaxpr.invars, operands, strict=True))
+
+        def read(atom: Any) -> Operand:
+            return self.add_literal(np.asarray(atom.val, atom.aval.dtype)) if hasattr(atom, "val") else values[atom]
+
+        for equation in jaxpr.eqns:
+            results = self.run_at_site(equation, [read(atom) for atom in equation.invars])
+            values.update(zip(equation.outvars, results, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def run_closed(self, closed: Any, operands: Sequence[Operand]) -> list[Operand]:
+        """Run a jaxpr that carries its constants."""
+        if not hasattr(closed, "consts"):
+            return self.run_jaxpr(closed, [], operands)
+        return self.run_jaxpr(closed.jaxpr, [self.add_constant(value) for value in closed.consts], operands)
+
+    def run_at_site(self, equation: Any, operands: Sequence[Operand]) -> list[Operand]:
+        """Run one equation, on account of the user's line that it comes from."""
+        raise NotImplementedError
+
+    def add_literal(self, value: NDArray[Any]) -> Operand:
+        """Return the operand for a number in the jaxpr."""
+        return value
+
+    def add_constant(self, value: Any) -> Operand:
+        """Return the operand for an array that the function brings along."""
+        return np.asarray(value)
+
+    def value_of(self, operand: Operand) -> NDArray[Any]:
+        """Return the value of an operand that decides which equations run."""
+        raise NotImplementedError
+
+    def pick_row(self, rows: Operand, step: int) -> Operand:
+        """Return one row of an array that a loop walks over."""
+        raise NotImplementedError
+
+    def stack_rows(self, rows: Sequence[Operand], aval: Any) -> Operand:
+        """Return the rows that a loop collected as one array."""
+        raise NotImplementedError
+
+    def at_step(self, step: int) -> AbstractContextManager[Any]:
+        """Return the block in which a step of a loop runs."""
+        return nullcontext()
+
+    @property
+    def place(self) -> Place | None:
+        """The user's line that runs."""
+        raise NotImplementedError
+
+
+class JaxprRun(JaxprRunner):
     """Runs a jaxpr on the wires of a builder."""
 
     def __init__(self, jax: Any, function: Callable[..., Any], max_steps: int) -> None:
-        self.jax = jax
+        super().__init__(jax, max_steps)
         self.builder = GraphBuilder(finite=False)
-        self.max_steps = max_steps
         self.root_name = getattr(function, "__name__", "")
         self.unknown: dict[str, list[Any]] = {}
         self.values: list[Any] = []
@@ -217,27 +301,32 @@ class JaxprRun:
         recording.certificates.append(Certificate(operand.index, value, recording.place))
         return np.asarray(value)
 
-    def run_jaxpr(self, jaxpr: Any, constants: Sequence[Any], operands: Sequence[Operand]) -> list[Operand]:
-        """Run a jaxpr and return its results."""
-        values: dict[Any, Operand] = dict(zip(jaxpr.constvars, constants, strict=True))
-        values.update(zip(jaxpr.invars, operands, strict=True))
+    def run_at_site(self, equation: Any, operands: Sequence[Operand]) -> list[Operand]:
+        """Run one equation, with its line and group."""
+        place, group = self._find_site(equation)
+        with self.builder.at(place or self.place, group):
+            return self._run_equation(equation, operands)
 
-        def read(atom: Any) -> Operand:
-            return np.asarray(atom.val, atom.aval.dtype) if hasattr(atom, "val") else values[atom]
+    def pick_row(self, rows: Operand, step: int) -> Operand:
+        """Return one row of an array that a loop walks over."""
+        return call("getitem", rows, (step,)) if isinstance(rows, Port) else rows[step]
 
-        for equation in jaxpr.eqns:
-            operands = [read(atom) for atom in equation.invars]
-            place, group = self._find_site(equation)
-            with self.builder.at(place or self.builder.recording.place, group):
-                results = self._run_equation(equation, operands)
-            values.update(zip(equation.outvars, results, strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+    def stack_rows(self, rows: Sequence[Operand], aval: Any) -> Operand:
+        """Return the rows that a loop collected as one array."""
+        if not any(isinstance(row, Port) for row in rows):
+            return np.stack(rows) if rows else np.zeros(aval.shape, aval.dtype)
+        return call("stack", [self.lift(row) for row in rows])
 
-    def run_closed(self, closed: Any, operands: Sequence[Operand]) -> list[Operand]:
-        """Run a jaxpr that carries its constants."""
-        if not hasattr(closed, "consts"):
-            return self.run_jaxpr(closed, [], operands)
-        return self.run_jaxpr(closed.jaxpr, [np.asarray(value) for value in closed.consts], operands)
+    def at_step(self, step: int) -> AbstractContextManager[Any]:
+        """Put the nodes of a step of a loop into a group of their own."""
+        recording = self.builder.recording
+        around = recording.group
+        return self.builder.at(recording.place, f"{around}/step {step}" if around else f"step {step}")
+
+    @property
+    def place(self) -> Place | None:
+        """The user's line that runs."""
+        return self.builder.recording.place
 
     def _find_site(self, equation: Any) -> tuple[Place | None, str | None]:
         """Return the line of the user's code that an equation comes from, and the functions around it."""
@@ -783,21 +872,26 @@ def _fft(run: JaxprRun, equation: Any, x: Operand) -> Operand:
 
 
 @rule("jit", "pjit", "closed_call", "core_call", "xla_call", "remat", "checkpoint", "remat2", "custom_lin")
-def _enter(run: JaxprRun, equation: Any, *operands: Operand) -> list[Operand]:
+def _enter(run: JaxprRunner, equation: Any, *operands: Operand) -> list[Operand]:
     return run.run_closed(equation.params.get("jaxpr", equation.params.get("call_jaxpr")), operands)
+
+
+def _find_called(equation: Any) -> tuple[Any, str, str]:
+    """Return the inside of a function with a rule of its own, its name, and the file in which it is written."""
+    closed = equation.params.get("call_jaxpr") or equation.params.get("fun_jaxpr")
+    called, _, place = str(getattr(closed.jaxpr.debug_info, "func_src_info", "") or "").partition(" at ")
+    return closed, called or "custom function", place.rpartition(":")[0]
 
 
 @rule("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
 def _custom(run: JaxprRun, equation: Any, *operands: Operand) -> list[Operand]:
-    closed = equation.params.get("call_jaxpr") or equation.params.get("fun_jaxpr")
-    source = str(getattr(closed.jaxpr.debug_info, "func_src_info", "") or "")
-    called, _, place = source.partition(" at ")
-    if is_foreign_file(place.rpartition(":")[0]):
+    closed, called, file = _find_called(equation)
+    if is_foreign_file(file):
         # The rules of JAX's own functions make them faster or steadier; they are the derivatives of the inside.
         return run.run_closed(closed, operands)
     wires = [k for k, x in enumerate(operands) if isinstance(x, Port)]
     fixed = [None if isinstance(x, Port) else x for x in operands]
-    unit = JaxUnit(run.jax, equation, called or "custom function", wires, fixed)
+    unit = JaxUnit(run.jax, equation, called, wires, fixed)
     ports = [operands[k] for k in wires]
     return [run.builder.apply(JAX_CALL.bind_once(unit=unit, output=k), *ports) for k in range(len(equation.outvars))]
 
@@ -848,14 +942,14 @@ def _solves_like(run: JaxprRun, equation: Any, solve: Rule, matrix: Port, vector
 
 
 @rule("cond")
-def _choose(run: JaxprRun, equation: Any, which: Operand, *operands: Operand) -> list[Operand]:
+def _choose(run: JaxprRunner, equation: Any, which: Operand, *operands: Operand) -> list[Operand]:
     branches = equation.params["branches"]
     number = min(max(int(run.value_of(which)), 0), len(branches) - 1)
     return run.run_closed(branches[number], operands)
 
 
 @rule("scan")
-def _scan(run: JaxprRun, equation: Any, *operands: Operand) -> list[Operand]:
+def _scan(run: JaxprRunner, equation: Any, *operands: Operand) -> list[Operand]:
     params = equation.params
     length = params["length"]
     _check_steps(run, length, "scan")
@@ -865,49 +959,36 @@ def _scan(run: JaxprRun, equation: Any, *operands: Operand) -> list[Operand]:
     collected: list[list[Operand]] = [[] for _ in equation.outvars[len(carry) :]]
     order = range(length - 1, -1, -1) if params["reverse"] else range(length)
     for step in order:
-        with _step_group(run, step):
-            parts = [call("getitem", row, (step,)) if isinstance(row, Port) else row[step] for row in rows]
+        with run.at_step(step):
+            parts = [run.pick_row(row, step) for row in rows]
             results = run.run_closed(params["jaxpr"], [*constants, *carry, *parts])
         carry = results[: len(carry)]
         for column, value in zip(collected, results[len(carry) :], strict=True):
             column.append(value)
     stacked = [
-        _stack(run, column[::-1] if params["reverse"] else column, v.aval)
+        run.stack_rows(column[::-1] if params["reverse"] else column, v.aval)
         for column, v in zip(collected, equation.outvars[len(carry) :], strict=True)
     ]
     return [*carry, *stacked]
 
 
-def _stack(run: JaxprRun, values: Sequence[Operand], aval: Any) -> Operand:
-    if not any(isinstance(value, Port) for value in values):
-        return np.stack(values) if values else np.zeros(aval.shape, aval.dtype)
-    return call("stack", [run.lift(value) for value in values])
-
-
-def _step_group(run: JaxprRun, step: int) -> Any:
-    recording = run.builder.recording
-    around = recording.group
-    return run.builder.at(recording.place, f"{around}/step {step}" if around else f"step {step}")
-
-
-def _check_steps(run: JaxprRun, steps: int, kind: str) -> None:
+def _check_steps(run: JaxprRunner, steps: int, kind: str) -> None:
     if steps > run.max_steps:
-        place = run.builder.recording.place
-        where = f" at {place}" if place is not None else ""
+        where = f" at {run.place}" if run.place is not None else ""
         raise NoRuleError(
-            f"a {kind} of more than {run.max_steps:,} steps{where} would be unrolled: pass max_steps= to from_jax, or "
+            f"a {kind} of more than {run.max_steps:,} steps{where} would be unrolled: pass a larger max_steps=, or "
             "fewer steps"
         )
 
 
 @rule("while")
-def _loop(run: JaxprRun, equation: Any, *operands: Operand) -> list[Operand]:
+def _loop(run: JaxprRunner, equation: Any, *operands: Operand) -> list[Operand]:
     params = equation.params
     first = params["cond_nconsts"]
     last = first + params["body_nconsts"]
     state = list(operands[last:])
     for step in count():
-        with _step_group(run, step):
+        with run.at_step(step):
             (holds,) = run.run_closed(params["cond_jaxpr"], [*operands[:first], *state])
             if not bool(run.value_of(holds)):
                 return state
@@ -973,3 +1054,446 @@ def _build(run: JaxprRun, function: Callable[..., Any], shape: Any, results: Seq
     if not labels:
         raise InputError(f"{title} returns nothing")
     return run.builder.build(name=title, labels=labels)
+
+
+# The observed run
+
+
+class JaxValue(NamedTuple):
+    """An array of JAX in an observed run, and its number there; None for a number in the code."""
+
+    array: Any
+    number: int | None
+
+
+class RecordedCall(NamedTuple):
+    """What an op computed: a function of arrays, its operands and its results."""
+
+    function: Callable[..., Sequence[Any]]
+    operands: tuple[JaxValue, ...]
+    results: tuple[JaxValue, ...]
+
+
+class EquationSite(NamedTuple):
+    """Where an equation was written: the call, the user's function around it, and how often that was called before."""
+
+    call: SourceCall | None
+    function: str
+    number: int
+
+
+NO_SITE = EquationSite(None, "", 0)
+KINK_STEP = 1e-4
+"""How far to step to either side of a value that may be on a kink, relative to its size."""
+
+
+def read_array(array: Any) -> NDArray[Any]:
+    """Return an array of JAX as one of NumPy; numbers that NumPy does not know become float32.
+
+    Keys of random numbers, which are no numbers, become zeros.
+    """
+    plain = _as_numpy(array)
+    if not isinstance(plain, np.ndarray):
+        return np.zeros(np.shape(array), np.int64)
+    return plain.astype(np.float32) if plain.dtype.kind not in "fciub" else plain
+
+
+class FunctionRecorder(JaxprRunner):
+    """Runs a jaxpr by JAX, equation by equation, and records each with its values; then pulls a gradient back.
+
+    The gradient of each equation is what JAX's own rule of it gives. Where that rule is zero whatever arrives, as that
+    of `floor`, JAX sends nothing further, and neither does this.
+    """
+
+    def __init__(self, jax: Any, max_steps: int) -> None:
+        super().__init__(jax, max_steps)
+        self.run = ObservedRun(read=read_array, framework="jax")
+        self.calls: list[RecordedCall] = []
+        self._site = NO_SITE
+        self._counts: dict[str, int] = {}
+        self._seen: dict[str, set[Any]] = {}
+        self._pieces: dict[int, tuple[Any, Sequence[JaxValue]]] = {}
+        """The inside and the operands of each custom function, by its number."""
+
+    @property
+    def place(self) -> Place | None:
+        """The user's line that runs."""
+        return None if self._site.call is None else self._site.call.place
+
+    def add_literal(self, value: NDArray[Any]) -> JaxValue:
+        """Return the operand for a number in the jaxpr."""
+        return JaxValue(self.jax.numpy.asarray(value), None)
+
+    def add_constant(self, value: Any) -> JaxValue:
+        """Return the operand for an array that the function brings along."""
+        return self.add_tensor(value, kind="input")
+
+    def add_tensor(self, array: Any, *, kind: str = "computed", name: str = "", flows: bool = False) -> JaxValue:
+        """Add a tensor to the run; `flows` says whether a gradient may come to it."""
+        number = len(self.run.tensors)
+        dtype = getattr(array, "dtype", np.dtype(object))
+        observed = ObservedTensor(number, number, 0, 0, np.shape(array), (), str(dtype), flows, name=name, kind=kind)
+        observed.held = HeldValue(observed.shape, observed.dtype, array)
+        self.run.tensors.append(observed)
+        return JaxValue(array, number)
+
+    def value_of(self, operand: JaxValue) -> NDArray[Any]:
+        """Return the value of an operand that decides which equations run."""
+        return np.asarray(operand.array)
+
+    def pick_row(self, rows: JaxValue, step: int) -> JaxValue:
+        """Return one row of an array that a loop walks over."""
+        return self.record("getitem", lambda array: [array[step]], [rows])[0]
+
+    def stack_rows(self, rows: Sequence[JaxValue], aval: Any) -> JaxValue:
+        """Return the rows that a loop collected as one array."""
+        if not rows:
+            return self.add_constant(self.jax.numpy.zeros(aval.shape, aval.dtype))
+        return self.record("stack", lambda *arrays: [self.jax.numpy.stack(arrays)], rows)[0]
+
+    def run_at_site(self, equation: Any, operands: Sequence[JaxValue]) -> list[JaxValue]:
+        """Run one equation: enter it, or record it as an op."""
+        around = self._site
+        self._site = self._find_site(equation)
+        try:
+            return self._run_equation(equation, operands)
+        finally:
+            self._site = around
+
+    def _run_equation(self, equation: Any, operands: Sequence[JaxValue]) -> list[JaxValue]:
+        name = equation.primitive.name
+        rule = RULES.get(name)
+        if rule in ENTERING_RULES:
+            return list(rule(self, equation, *operands))
+        function = partial(_bind_arrays, equation)
+        if rule is not _custom:
+            return self.record(name, function, operands)
+        closed, called, file = _find_called(equation)
+        results = self.record(called, function, operands)
+        if not is_foreign_file(file):
+            self._add_function(called, closed, operands, results)
+        return results
+
+    def _add_function(
+        self, called: str, closed: Any, operands: Sequence[JaxValue], results: Sequence[JaxValue]
+    ) -> None:
+        """Note that the last op is a function with a rule of the user's own."""
+        number = len(self.run.functions)
+        op = self.run.ops[-1]
+        op.function = number
+        outputs = {k: result.number for k, result in enumerate(results) if result.number is not None}
+        function = ObservedFunction(number, called, op.site, op.module, [op.index], called, op.arguments, outputs)
+        self.run.functions.append(function)
+        self._pieces[number] = closed, operands
+
+    def record(
+        self, title: str, function: Callable[..., Sequence[Any]], operands: Sequence[JaxValue]
+    ) -> list[JaxValue]:
+        """Run a function of arrays by JAX and record it as an op."""
+        arrays = function(*[operand.array for operand in operands])
+        flows = title != "stop_gradient" and any(self._flows(operand) for operand in operands)
+        results = [self.add_tensor(array, flows=flows and _is_inexact(array)) for array in arrays]
+        index = len(self.run.ops)
+        for result in results:
+            self.run.tensors[int(result.number or 0)].producer = index
+        arguments = tuple(_encode_operand(operand) for operand in operands)
+        references = tuple(TensorRef(int(result.number or 0)) for result in results)
+        site = self._site
+        op = ObservedOp(index, title, "", arguments, {}, references, site.call, site.function, None, "forward", 0, True)
+        op.module_call, op.scope = site.number, "function"
+        self.run.ops.append(op)
+        self.calls.append(RecordedCall(function, tuple(operands), tuple(results)))
+        if any(self._flows(result) for result in results):
+            self.run.rules[index] = title
+        return results
+
+    def _flows(self, value: JaxValue) -> bool:
+        return value.number is not None and self.run.tensors[value.number].requires_grad
+
+    def _find_site(self, equation: Any) -> EquationSite:
+        """Return where an equation was written; inside of a library, that is the call of the library."""
+        traceback = equation.source_info.traceback
+        if traceback is None:
+            return self._site
+        codes, offsets = traceback.raw_frames()
+        frames = zip(traceback.frames, codes, offsets, strict=True)
+        frame = next((frame for frame in frames if not is_foreign_file(frame[0].file_name)), None)
+        if frame is None:
+            return self._site
+        text, code, offset = frame
+        name = text.function_name.rpartition(".")[2]
+        count = self._count_call(name, tuple(map(id, codes)), tuple(offsets))
+        return EquationSite(SourceCall(Place(text.file_name, text.line_num), code, offset), name, count)
+
+    def _count_call(self, name: str, *stack: Any) -> int:
+        """Return which call of a function it is: the same stack of calls a second time is another call."""
+        seen = self._seen.setdefault(name, set())
+        if stack in seen:
+            seen.clear()
+            self._counts[name] = self._counts.get(name, 0) + 1
+        seen.add(stack)
+        return self._counts.get(name, 0)
+
+    def pull_back(self, root: JaxValue) -> dict[int, Any]:
+        """Send a gradient of 1 back from a result; return the gradient of each tensor that one came to."""
+        self.run.backwards = 1
+        if root.number is None or not self._flows(root):
+            return {}
+        self.run.roots.append(root.number)
+        gradients: dict[int, Any] = {root.number: self.jax.numpy.ones_like(root.array)}
+        for op, recorded in zip(reversed(self.run.ops), reversed(self.calls), strict=True):
+            received = [gradients.get(int(result.number or 0)) for result in recorded.results]
+            if all(part is None for part in received):
+                continue
+            slots = [k for k, operand in enumerate(recorded.operands) if self._flows(operand)]
+            sent = self._pull_op(recorded, slots, received)
+            targets = tuple(recorded.operands[slot].number for slot in slots)
+            self._note_gradient(op, received, sent, targets)
+            for target, part in zip(targets, sent, strict=True):
+                if part is not None and target is not None:
+                    gradients[target] = gradients[target] + part if target in gradients else part
+        return gradients
+
+    def _note_gradient(self, op: ObservedOp, received: Any, sent: Any, targets: tuple[int | None, ...]) -> None:
+        parts = [tuple(None if part is None else _hold(part) for part in side) for side in (received, sent)]
+        self.run.gradients.append(ObservedGradient(op.index, op.function, 1, op.title, parts[0], parts[1], targets))
+
+    def _pull_op(self, recorded: RecordedCall, slots: Sequence[int], received: Sequence[Any]) -> list[Any]:
+        """Return what JAX's rule of an op sends to some of its operands."""
+        wanted = [k for k, result in enumerate(recorded.results) if self._flows(result)]
+        pull = _make_pullback(self.jax, recorded, slots, wanted)
+        cotangents = [
+            self.jax.numpy.zeros_like(recorded.results[k].array) if received[k] is None else received[k] for k in wanted
+        ]
+        sent = list(pull(cotangents))
+        if all(bool((part != 0).any()) for part in sent):
+            return sent
+        live = _find_dependent(self.jax.make_jaxpr(pull)(cotangents).jaxpr)
+        return [part if is_live else None for part, is_live in zip(sent, live, strict=True)]
+
+    def check_function(self, gradient: ObservedGradient) -> tuple[float, float] | None:
+        """Compare what a custom function sent with the derivative of its inside; return two numbers that differ."""
+        closed, operands = self._pieces[self.run.ops[gradient.op].function or 0]
+        received = [None if held is None else held.value for held in gradient.received]
+        expected = []
+        for shift in (0.0, KINK_STEP, -KINK_STEP):
+            moved = tuple(self._shift(operand, shift) for operand in operands)
+            inside = RecordedCall(partial(_evaluate, self.jax, closed), moved, self.calls[gradient.op].results)
+            slots = [k for k, operand in enumerate(operands) if self._flows(operand)]
+            parts = self._pull_op(inside, slots, received)
+            expected.append([np.zeros(1) if part is None else read_array(part) for part in parts])
+        for slot, held in enumerate(gradient.sent):
+            sent = np.zeros(1) if held is None else read_array(held.value)
+            difference = find_difference(sent, [parts[slot] for parts in expected])
+            if difference is not None:
+                return difference
+        return None
+
+    def _shift(self, operand: JaxValue, shift: float) -> JaxValue:
+        """Return an operand a little to one side, where its gradient may have a kink."""
+        if not shift or not self._flows(operand):
+            return operand
+        array = operand.array
+        return operand._replace(array=array + (shift * (abs(array) + KINK_STEP)).astype(array.dtype))
+
+
+ENTERING_RULES = (_enter, _choose, _scan, _loop)
+"""The rules of primitives that have equations inside."""
+
+
+def _bind_arrays(equation: Any, *arrays: Any) -> list[Any]:
+    return _bind(equation, arrays)
+
+
+def _evaluate(jax: Any, closed: Any, *arrays: Any) -> list[Any]:
+    """Run the inside of a function with a rule of its own, without the rule."""
+    found: list[Any] = jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *arrays)
+    return found
+
+
+def _is_inexact(array: Any) -> bool:
+    """Return whether an array has real or complex numbers; the dtypes of JAX are more than those of NumPy."""
+    return str(array.dtype).startswith(("float", "bfloat", "complex"))
+
+
+def _hold(array: Any) -> HeldValue:
+    return HeldValue(np.shape(array), str(array.dtype), array)
+
+
+def _encode_operand(operand: JaxValue) -> Any:
+    """Return an operand as an observed op holds it: a reference, or a plain number."""
+    if operand.number is not None:
+        return TensorRef(operand.number)
+    return operand.array.item() if operand.array.ndim == 0 else operand.array
+
+
+def _make_pullback(
+    jax: Any, recorded: RecordedCall, slots: Sequence[int], wanted: Sequence[int]
+) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return the function that takes gradients of some results to gradients of some operands."""
+    arrays = [operand.array for operand in recorded.operands]
+
+    def run(*parts: Any) -> list[Any]:
+        operands = list(arrays)
+        for slot, part in zip(slots, parts, strict=True):
+            operands[slot] = part
+        results = recorded.function(*operands)
+        return [results[k] for k in wanted]
+
+    pull: Callable[[Sequence[Any]], Sequence[Any]] = jax.vjp(run, *[arrays[slot] for slot in slots])[1]
+    return pull
+
+
+def _find_dependent(jaxpr: Any) -> list[bool]:
+    """Return for each result of a jaxpr whether it depends on an input."""
+    reached = set(jaxpr.invars)
+    for equation in jaxpr.eqns:
+        if any(not hasattr(atom, "val") and atom in reached for atom in equation.invars):
+            reached.update(equation.outvars)
+    return [not hasattr(atom, "val") and atom in reached for atom in jaxpr.outvars]
+
+
+TOLERANCES = {2: 5e-2, 4: 1e-3, 8: 1e-8}
+"""How far two gradients may differ, relative to the largest number of either, by the bytes of a number."""
+
+
+def find_difference(sent: NDArray[Any], expected: Sequence[NDArray[Any]]) -> tuple[float, float] | None:
+    """Return the number that was sent and the one expected where they differ most; None if they agree.
+
+    `expected` are gradients at the point and to both sides of it. What lies between them agrees, as either side of a
+    kink does.
+
+    >>> find_difference(np.array([1.0, 2.0]), [np.array([1.0, 4.0])])
+    (2.0, 4.0)
+    """
+    tolerance = TOLERANCES.get(sent.dtype.itemsize, 1e-8)
+    sent, *parts = np.broadcast_arrays(sent.astype(np.float64), *[part.astype(np.float64) for part in expected])
+    sizes = np.abs(np.stack([sent, *parts]))
+    room = tolerance * float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
+    low, high = np.min(parts, axis=0) - room, np.max(parts, axis=0) + room
+    wrong = ~((sent >= low) & (sent <= high)) & ~(np.isnan(sent) & np.isnan(parts[0]))
+    if not wrong.any():
+        return None
+    distance = np.where(wrong, np.nan_to_num(np.abs(sent - parts[0]), nan=np.inf), -1.0)
+    worst = np.unravel_index(int(np.argmax(distance)), distance.shape)
+    return float(sent[worst]), float(parts[0][worst])
+
+
+class WatchedFunction:
+    """What JAX computed for a function at a point, op by op, with the gradient of its result: ask it why."""
+
+    def __init__(self, function: Callable[..., Any], args: Sequence[Any], max_steps: int = MAX_STEPS) -> None:
+        with require_package("jax", "watching a JAX function"):
+            import jax  # noqa: PLC0415 - optional
+        self._function = function
+        self._args = args
+        self._max_steps = max_steps
+        self._recorder = FunctionRecorder(jax, max_steps)
+        closed = jax.make_jaxpr(function)(*args)
+        inputs = list(self._add_inputs(jax))
+        if not any(_is_inexact(value.array) for value in inputs):
+            raise InputError("watch differentiates by real and complex arguments; got none")
+        results = self._recorder.run_closed(closed, inputs)
+        root = _find_loss(results)
+        gradients = self._recorder.pull_back(root)
+        self._compare_with_jax(jax, inputs, gradients)
+
+    def _add_inputs(self, jax: Any) -> Iterator[JaxValue]:
+        """Add the leaves of the arguments; those of the first one are what JAX differentiates by, the parameters."""
+        first = len(jax.tree_util.tree_leaves(self._args[:1]))
+        for position, (name, leaf) in enumerate(_list_leaves(jax, self._function, self._args)):
+            array = jax.numpy.asarray(leaf)
+            flows = _is_inexact(array)
+            kind = "parameter" if position < first else "input"
+            if flows and kind == "parameter":
+                self.run.parameters[name] = True
+            yield self._recorder.add_tensor(array, kind=kind, name=name, flows=flows)
+
+    def _compare_with_jax(self, jax: Any, inputs: Sequence[JaxValue], gradients: dict[int, Any]) -> None:
+        """Check that the ops, one by one, give the gradient that JAX gives for the whole function."""
+        leaves, tree = jax.tree_util.tree_flatten(tuple(self._args))
+        slots = [k for k, value in enumerate(inputs) if _is_inexact(value.array)]
+
+        def loss(*parts: Any) -> Any:
+            given = list(leaves)
+            for slot, part in zip(slots, parts, strict=True):
+                given[slot] = part
+            return jax.tree_util.tree_leaves(self._function(*jax.tree_util.tree_unflatten(tree, given)))[0]
+
+        expected = jax.grad(loss, tuple(range(len(slots))))(*[inputs[slot].array for slot in slots])
+        largest = max((largest_finite(read_array(part)) for part in gradients.values()), default=0.0)
+        for slot, wanted in zip(slots, expected, strict=True):
+            number = int(inputs[slot].number or 0)
+            found = gradients.get(number, jax.numpy.zeros_like(wanted))
+            if not _are_alike(read_array(found), read_array(wanted), largest):
+                name = self.run.tensors[number].name
+                raise CheckError(f"the ops of the observed run do not give JAX's gradient of {name}; please report it")
+
+    @property
+    def run(self) -> ObservedRun:
+        """The observed run."""
+        return self._recorder.run
+
+    def blame(self) -> ObservedBlame:
+        """Name the op that first made a result or gradient that is not finite, with its function, line and reason."""
+        return blame_run(self.run, lambda *_: False)
+
+    def explain(self, name: str) -> ObservedExplanation:
+        """Say why the gradient of an input is absent, zero, not finite or what it is."""
+        return explain_run(self.run, name)
+
+    def flow(self) -> ObservedFlow:
+        """Measure gradients function by function, and find where they vanish, explode or stop."""
+        return flow_run(self.run)
+
+    def check_backward(self, straight_through: Collection[Any] = ()) -> BackwardCheck:
+        """Name each `custom_vjp` or `custom_jvp` function whose rule is not the derivative of what it computes.
+
+        Functions in `straight_through`, or their names, are meant to differ.
+        """
+        meant = {getattr(function, "__name__", str(function)) for function in straight_through}
+        checked = 0
+        findings: dict[tuple[str, Place | None], OpFinding] = {}
+        for gradient in self.run.gradients:
+            op = self.run.ops[gradient.op]
+            if op.function is None or op.title in meant:
+                continue
+            checked += 1
+            difference = self._recorder.check_function(gradient)
+            if difference is not None:
+                findings.setdefault((op.title, op.place), describe_wrong_rule(op, difference))
+        return BackwardCheck(tuple(findings.values()), checked, (), tuple(sorted(meant)), describe_source(self.run))
+
+    def circuit(self) -> Any:
+        """Return the circuit of the function, whose gradients follow wiregrad's rules."""
+        circuit, point = import_function(self._function, *self._args, max_steps=self._max_steps)
+        return CIRCUIT_MAKERS[0](circuit.columns, point)
+
+
+def describe_wrong_rule(op: ObservedOp, difference: tuple[float, float]) -> OpFinding:
+    """Describe a function whose rule sends something else than the derivative of its inside."""
+    sent, expected = (format_brief_number(number) for number in difference)
+    said = f"the rule of {op.title} sent {sent} where the derivative of its inside gives {expected}"
+    advice = f'if it is meant, as in a straight-through estimator: check_backward(straight_through=["{op.title}"])'
+    return make_finding(op, "backward", said, suggestion=advice)
+
+
+def _find_loss(results: Sequence[JaxValue]) -> JaxValue:
+    """Return the result that is differentiated: the first one, which must be one real number."""
+    loss = results[0].array if results else None
+    if loss is None or np.shape(loss) or not _is_inexact(loss) or str(loss.dtype).startswith("complex"):
+        got = "nothing" if loss is None else f"{loss.dtype} of shape {np.shape(loss)}"
+        raise InputError(f"watch differentiates a function whose (first) result is one real number; got {got}")
+    return results[0]
+
+
+def _are_alike(found: NDArray[Any], wanted: NDArray[Any], largest: float) -> bool:
+    """Return whether two gradients agree as far as other orders of rounding allow; `largest` is that of all wires."""
+    finite = np.isfinite(wanted)
+    if not np.array_equal(finite, np.isfinite(found)):
+        return False
+    epsilon = float(np.finfo(wanted.dtype).eps)
+    scale = float(np.max(np.abs(wanted[finite]), initial=0.0))
+    # What is left where large gradients cancel is rounding error, and another one in a fused kernel.
+    room = math.sqrt(epsilon) * scale + 100 * epsilon * largest
+    return bool(np.all(np.abs(found[finite] - wanted[finite]) <= room))

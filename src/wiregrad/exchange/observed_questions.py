@@ -43,7 +43,7 @@ MAX_ORIGINS = 8
 """Maximum number of origins, findings and names that a report shows."""
 HALF_LIMITS = {"float16": 65504.0}
 """The largest number of dtypes that overflow early."""
-CUTTING_OPS = {"detach", "detach_", "item", "_local_scalar_dense"}
+CUTTING_OPS = {"detach", "detach_", "item", "_local_scalar_dense", "stop_gradient"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,12 +62,14 @@ class OpFinding(Report):
     """A second line that takes part, such as the one that overwrote a value."""
     spoils: tuple[str, ...] = ()
     suggestion: str = ""
+    scope: str = "module"
+    """What `module` names: a `module` or a `function`."""
 
     def lines(self) -> Iterator[str]:
         """Return what is wrong, where, what it spoils and what to try."""
         yield self.said
         where = f"at {self.place}" if self.place is not None else ""
-        module = f"in module {self.module}" if self.module else ""
+        module = f"in {self.scope} {self.module}" if self.module else ""
         text = f": {self.call}" if self.call else ""
         if where or module:
             yield f"  {' '.join(part for part in (where, module) if part)}{text}"
@@ -90,14 +92,16 @@ def shorten_list(names: Sequence[str]) -> list[str]:
 
 def make_finding(op: ObservedOp, kind: str, said: str, **facts: Any) -> OpFinding:
     """Return a finding about an op."""
-    return OpFinding(kind, op.title, op.module, op.place, said, call="" if op.site is None else op.site.text, **facts)
+    call = "" if op.site is None else op.site.text
+    return OpFinding(kind, op.title, op.module, op.place, said, call=call, scope=op.scope, **facts)
 
 
 def describe_source(run: ObservedRun) -> str:
     """Say that an answer was read off the observed run, and how large that is."""
     hidden = sum(held.value is None for held in run.list_held())
     note = f"; {count_with_noun(hidden, 'value')} held as a summary only" if hidden else ""
-    return f"from the observed run: {count_with_noun(len(run.ops), 'op')} of step {run.step}{note}"
+    which = f"of step {run.step}" if run.framework == "torch" else "that JAX ran"
+    return f"from the observed run: {count_with_noun(len(run.ops), 'op')} {which}{note}"
 
 
 # What is not finite
@@ -195,7 +199,8 @@ class ObservedFaults:
             return tensor.kind == "input" and not tensor.requires_grad
         op = self.run.ops[tensor.producer]
         numbers = [value for value in (*op.arguments, *op.keywords.values()) if isinstance(value, float)]
-        if any(math.isinf(number) for number in numbers):
+        # A maximum that begins at -inf makes no infinity.
+        if op.title not in ("max", "min") and any(math.isinf(number) for number in numbers):
             return True
         spoiled = {parent for parent in op.inputs if any(self.is_broken(parent))}
         return bool(spoiled) and spoiled <= meant
@@ -214,7 +219,8 @@ class ObservedFaults:
             later = self.run.ops[born_nan]
             said += f"; it turns into NaN in {later.title}" + (f" at {later.place}" if later.place else "")
         kind = "overflow" if observed.dtype in HALF_LIMITS else "forward"
-        return make_finding(op, kind, said, spoils=(name,), suggestion=advise(op.title, observed.dtype, "forward"))
+        advice = advise(self.run, op.title, observed.dtype, "forward")
+        return make_finding(op, kind, said, spoils=(name,), suggestion=advice)
 
     def _search_gradients(self) -> Iterator[OpFinding]:
         names = self._list_spoiled_names()
@@ -246,10 +252,13 @@ class ObservedFaults:
             said = f"the backward of {function.name} sent {broken}, from a finite gradient"
             text = "" if function.site is None else function.site.text
             place = None if function.site is None else function.site.place
-            return OpFinding("backward", function.name, function.module, place, said, text, spoils=names)
+            return OpFinding(
+                "backward", function.name, function.module, place, said, text, spoils=names, scope=op.scope
+            )
         said = describe_backward_fault(self.run, op, gradient, slot)
         dtype = gradient.sent[slot].dtype if gradient.sent[slot] is not None else ""  # type: ignore[union-attr]
-        return make_finding(op, "backward", said, spoils=names, suggestion=advise(op.title, dtype, "backward"))
+        advice = advise(self.run, op.title, dtype, "backward")
+        return make_finding(op, "backward", said, spoils=names, suggestion=advice)
 
 
 def name_broken(run: ObservedRun, held: HeldValue | None) -> str:
@@ -292,7 +301,7 @@ def describe_inputs(run: ObservedRun, op: ObservedOp, shape: tuple[int, ...], in
     return f" at {' and '.join(words)}" if words else ""
 
 
-WHOLE_OPS = {"_softmax", "_log_softmax", "cumsum", "cumprod", "mm", "bmm", "addmm", "native_layer_norm"}
+WHOLE_OPS = {"_softmax", "_log_softmax", "cumsum", "cumprod", "mm", "bmm", "addmm", "native_layer_norm", "dot_general"}
 """Ops whose result depends on whole rows, although the shapes would fit element by element."""
 NUMBER_OPS = {"pow", "mul", "div", "add", "sub", "clamp", "rsub"}
 """Ops whose plain numbers are operands."""
@@ -338,37 +347,56 @@ def describe_backward_fault(run: ObservedRun, op: ObservedOp, gradient: Observed
 
 
 FORWARD_ADVICE = {
-    "log": "clamp the argument, torch.log(x.clamp_min(1e-12)), or use log_softmax, logsigmoid or log1p",
-    "log2": "clamp the argument: x.clamp_min(1e-12)",
-    "log10": "clamp the argument: x.clamp_min(1e-12)",
+    "log": "clamp the argument, {lib}.log({above_0}), or use {log_functions}",
+    "log2": "clamp the argument: {above_0}",
+    "log10": "clamp the argument: {above_0}",
     "exp": "subtract the largest number first, or use logsumexp, softmax or softplus",
-    "div": "keep the divisor away from 0: divide by (b + eps), or choose it with torch.where before dividing",
+    "div": "keep the divisor away from 0: divide by (b + eps), or choose it with {lib}.where before dividing",
     "reciprocal": "keep the argument away from 0",
     "pow": "keep the base away from 0, or the exponent small",
-    "sqrt": "the argument is negative: clamp it, x.clamp_min(0)",
-    "rsqrt": "add a small number under the root: torch.rsqrt(x + eps)",
+    "sqrt": "the argument is negative: clamp it, {from_0}",
+    "rsqrt": "add a small number under the root: {rsqrt}(x + eps)",
     "acos": "clamp the argument to [-1, 1]",
     "asin": "clamp the argument to [-1, 1]",
 }
 BACKWARD_ADVICE = {
-    "sqrt": "add a small number under the root: torch.sqrt(x + 1e-12)",
+    "sqrt": "add a small number under the root: {lib}.sqrt(x + 1e-12)",
     "pow": "add a small number to the base: (x + 1e-12) ** p",
-    "linalg_vector_norm": "add a small number: torch.sqrt((x * x).sum() + 1e-12)",
-    "log": "replace the argument where it is 0 before taking the logarithm: torch.log(torch.where(x > 0, x, 1))",
-    "div": "replace the divisor where it is 0 before dividing, not after: a / torch.where(b > 0, b, 1)",
-    "acos": "keep the argument inside (-1, 1): x.clamp(-1 + 1e-6, 1 - 1e-6)",
-    "asin": "keep the argument inside (-1, 1): x.clamp(-1 + 1e-6, 1 - 1e-6)",
+    "linalg_vector_norm": "add a small number: {lib}.sqrt((x * x).sum() + 1e-12)",
+    "log": "replace the argument where it is 0 before taking the logarithm: {lib}.log({lib}.where(x > 0, x, 1))",
+    "div": "replace the divisor where it is 0 before dividing, not after: a / {lib}.where(b > 0, b, 1)",
+    "acos": "keep the argument inside (-1, 1): {inside_1}",
+    "asin": "keep the argument inside (-1, 1): {inside_1}",
     "exp": "replace the argument where its exponential overflows before taking it, not after",
     "atan2": "keep one of the arguments away from 0",
 }
+SPELLINGS = {
+    "torch": {
+        "lib": "torch",
+        "above_0": "x.clamp_min(1e-12)",
+        "from_0": "x.clamp_min(0)",
+        "inside_1": "x.clamp(-1 + 1e-6, 1 - 1e-6)",
+        "rsqrt": "torch.rsqrt",
+        "log_functions": "log_softmax, logsigmoid or log1p",
+    },
+    "jax": {
+        "lib": "jnp",
+        "above_0": "jnp.maximum(x, 1e-12)",
+        "from_0": "jnp.maximum(x, 0)",
+        "inside_1": "jnp.clip(x, -1 + 1e-6, 1 - 1e-6)",
+        "rsqrt": "lax.rsqrt",
+        "log_functions": "jax.nn.log_softmax, jax.nn.log_sigmoid or jnp.log1p",
+    },
+}
+"""How each framework writes what the advice mentions."""
 
 
-def advise(op: str, dtype: str, phase: str) -> str:
+def advise(run: ObservedRun, op: str, dtype: str, phase: str) -> str:
     """Return what to write instead of an op that broke; empty if nothing is known."""
     if dtype in HALF_LIMITS and phase == "forward":
         return f"scale the values down, or compute this op in float32 or bfloat16 instead of {dtype}"
     table = FORWARD_ADVICE if phase == "forward" else BACKWARD_ADVICE
-    return table.get(op.rstrip("_"), "")
+    return table.get(op.rstrip("_"), "").format(**SPELLINGS[run.framework])
 
 
 INPLACE_ERROR = re.compile(r"modified by an inplace operation: \[torch\.\w+ \[([\d, ]*)\]\]")
@@ -481,8 +509,9 @@ class GradientSearch:
     def _explain_without_ops(self) -> tuple[str, str] | None:
         if self.run.parameters.get(self.name) is False or any(not t.requires_grad for t in self.tensors):
             return "frozen", f"{self.name} has requires_grad=False, so no gradient is computed for it"
-        if not self.tensors:
-            return "unused", f"no op read {self.name} in step {self.run.step}"
+        used = self.run.readers.keys() | self.run.by_target.keys()
+        if not any(tensor.index in used for tensor in self.tensors):
+            return "unused", f"no op read {self.name}"
         if not self.run.gradients:
             return "none", "no backward pass ran"
         return None
@@ -559,6 +588,8 @@ def describe_cut(op: ObservedOp) -> str:
     """Say why no gradient flows back through an op."""
     if op.title in ("detach", "detach_"):
         return "it was detached from the graph"
+    if op.title == "stop_gradient":
+        return "stop_gradient lets none through"
     if not op.outputs:
         return f"{op.title} turned it into a Python number"
     if not op.grad_enabled:
@@ -631,6 +662,7 @@ class ObservedFlow(Flow):
 
 
 SATURATING_OPS = {"_softmax", "_log_softmax", "sigmoid", "sigmoid_", "tanh", "tanh_", "erf", "gelu", "silu", "exp"}
+SATURATING_OPS |= {"logistic", "erfc"}
 """Smooth ops whose slope is 0 only because it is too small for the dtype."""
 RELU_OPS = {"relu", "relu_", "threshold", "threshold_", "hardtanh", "clamp_min", "clamp_min_"}
 MIN_DEAD_SHARE = 0.9
@@ -722,10 +754,15 @@ def is_inner(run: ObservedRun, target: int | None) -> bool:
     return target is None or run.tensors[target].producer is not None
 
 
+def is_rectifier(op: ObservedOp) -> bool:
+    """Return whether an op replaces negative numbers by 0."""
+    return op.title in RELU_OPS or (op.title == "max" and any(type(x) is float and x == 0.0 for x in op.arguments))
+
+
 def find_dead(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
     """Report rectifiers whose results are nearly all 0."""
     for op in run.ops:
-        if op.title not in RELU_OPS or not op.outputs or op.index not in run.rules:
+        if not is_rectifier(op) or not op.outputs or op.index not in run.rules:
             continue
         tally = measure(run, run.tensors[op.outputs[0]].held)
         if tally.size and tally.zero_share >= MIN_DEAD_SHARE:
@@ -737,7 +774,7 @@ def find_outer_broadcasts(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
     """Report an op that combines a column (n, 1) with a row (n,), which gives all n * n pairs."""
     for op in run.ops:
         shapes = [run.tensors[k].shape for k in (*op.inputs, *op.outputs)]
-        sources = [find_shape_before_expand(run, k) for k in op.inputs]
+        sources = [find_shape_before_expand(run, op, k) for k in op.inputs]
         if op.phase != "forward" or len(sources) != 2:
             continue
         column, row = sorted(sources, key=len, reverse=True)
@@ -746,11 +783,15 @@ def find_outer_broadcasts(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
             yield ObservedFlowFinding("broadcast", op.module, math.nan, said, op.title, op.module, op.place)
 
 
-def find_shape_before_expand(run: ObservedRun, tensor: int) -> tuple[int, ...]:
-    """Return the shape of a tensor before it was broadcast."""
-    producer = run.tensors[tensor].producer
-    if producer is not None and run.ops[producer].title == "expand":
-        tensor = run.ops[producer].inputs[0]
+def find_shape_before_expand(run: ObservedRun, reader: ObservedOp, tensor: int) -> tuple[int, ...]:
+    """Return the shape of a tensor before it was broadcast for an op that reads it."""
+    while (producer := run.tensors[tensor].producer) is not None:
+        op = run.ops[producer]
+        # In JAX, x[:, None] is a broadcast too, but one that the user wrote.
+        is_broadcast = op.title == "expand" or (op.title == "broadcast_in_dim" and op.site == reader.site)
+        if not is_broadcast or not op.inputs:
+            break
+        tensor = op.inputs[0]
     return run.tensors[tensor].shape
 
 
@@ -771,3 +812,41 @@ def find_missing(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
                 kind = "vanishes"
                 said += ", because it is saturated"
             yield ObservedFlowFinding(kind, name, 0.0, said, finding.op, finding.module, finding.place)
+
+
+# Whether backward passes are right
+
+
+@dataclass(frozen=True, repr=False)
+class BackwardCheck(Report):
+    """Whether each op sent back the derivative of what it computed; true if none is wrong."""
+
+    findings: tuple[OpFinding, ...]
+    checked: int
+    skipped: tuple[tuple[str, int], ...]
+    """Why some ops were not checked, and how many."""
+    declared: tuple[str, ...]
+    source: str
+
+    def __bool__(self) -> bool:
+        return not self.findings
+
+    @property
+    def ok(self) -> bool:
+        """Whether no op sent anything wrong."""
+        return not self.findings
+
+    def lines(self) -> Iterator[str]:
+        """Return what is wrong, then what was not checked."""
+        verdict = "all are right" if self.ok else f"{len(self.findings)} wrong"
+        derived = f"the backward of {count_with_noun(self.checked, 'op')} was derived again: {verdict}"
+        yield derived if self.checked else "no backward was derived again"
+        for finding in self.findings[:MAX_ORIGINS]:
+            yield from finding.lines()
+        if len(self.findings) > MAX_ORIGINS:
+            yield f"and {len(self.findings) - MAX_ORIGINS} more"
+        for reason, count in self.skipped:
+            yield f"not checked: {count_with_noun(count, 'op')}, {reason}"
+        if self.declared:
+            yield f"declared as meant: {', '.join(self.declared)}"
+        yield self.source

@@ -137,6 +137,8 @@ class ObservedOp:
     """The tensors that it wrote in place: their numbers before and after."""
     module_call: int = 0
     """The number of the call of its module, counted over all modules."""
+    scope: str = "module"
+    """What `module` names: a `module`, or the `function` of the user that ran it."""
 
     @property
     def title(self) -> str:
@@ -217,6 +219,8 @@ class ObservedRun:
     """The names of all parameters that are known, and whether each wants a gradient."""
     rules: dict[int, str] = field(default_factory=dict)
     """The framework's name of the differentiation rule of each op that has one."""
+    framework: str = "torch"
+    """The package that ran it."""
     read: Callable[[Any], NDArray[Any]] = np.asarray
     """Turns a tensor of the framework into an array."""
 

@@ -12,7 +12,8 @@ read, and the nodes that wiregrad does not know are listed all at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache, partial, reduce
 from os import PathLike
 from pathlib import Path
@@ -838,6 +839,8 @@ def _describe(library: OnnxLibrary, x: OnnxArray) -> Any:
 
 MAX_FOLDED_ELEMENTS = 1 << 20
 """Maximum number of elements of what is computed while a file is read; larger arrays become constants."""
+MAX_STEPS = 10_000
+"""Maximum number of steps of loops and recurrent layers, which are unrolled, in one file."""
 MAX_ELEMENTS = 1 << 28
 """Maximum number of elements of an array that a node makes from a few numbers, such as a shape."""
 
@@ -909,8 +912,9 @@ class OnnxGraphRun:
         self.onnx = onnx
         self.opset = opset
         self.builder = GraphBuilder(finite=False)
-        self.values: dict[str, Any] = {}
+        self.values: MutableMapping[str, Any] = {}
         self.point: dict[str, Any] = {}
+        self.steps = 0
 
     def add_input(self, name: str, dtype: Any, shape: Sequence[int], value: Any = None) -> None:
         """Add an input of the circuit, with its value if the file has one."""
@@ -952,6 +956,25 @@ class OnnxGraphRun:
             return x
         array = np.asarray(x)
         return self.builder.place_constant(array.astype(wire_dtype(array.dtype))[()])
+
+    def run_graph(self, graph: Any, inputs: dict[str, Any]) -> list[Any]:
+        """Run a graph inside of a node, which sees the values around it, and return its outputs."""
+        around = self.values
+        self.values = ChainMap(inputs, around)
+        try:
+            for tensor in graph.initializer:
+                self.values[tensor.name] = self.onnx.numpy_helper.to_array(tensor)
+            for number, node in enumerate(graph.node):
+                _run_node(self, node, number)
+            return [self.values[value.name] for value in graph.output]
+        finally:
+            self.values = around
+
+    def count_step(self) -> None:
+        """Count a step of a loop or of a recurrent layer; all of them together are bounded."""
+        self.steps += 1
+        if self.steps > MAX_STEPS:
+            raise NoRuleError(f"loops and recurrent layers of more than {MAX_STEPS:,} steps would be unrolled")
 
 
 def as_text(name: str | bytes) -> str:
@@ -1532,6 +1555,188 @@ def _resize(run: OnnxGraphRun, settings: dict[str, Any], x: Any, *rest: Any) -> 
     return y
 
 
+RECURRENT_FUNCTIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu"}
+"""The ops of the functions that recurrent layers apply to their gates."""
+
+
+class RecurrentCell:
+    """The weights of one direction of a recurrent layer, and what one step of it computes."""
+
+    def __init__(self, run: OnnxGraphRun, functions: Sequence[str], weights: Sequence[Port]) -> None:
+        self.run = run
+        self.functions = functions
+        self.w, self.r, self.w_bias, self.r_bias = weights
+
+    def activate(self, k: int, x: Port) -> Any:
+        """Apply the function of a kind of gate."""
+        return self.run.apply_op(RECURRENT_FUNCTIONS[self.functions[k]], x)
+
+    def add_up(self, x: Port, h: Port) -> Any:
+        """Return what all gates receive from the input and from the state."""
+        return self.project_input(x) + self.project_state(h)
+
+    def project_input(self, x: Port) -> Any:
+        """Return what all gates receive from the input."""
+        return fn.matmul(x, fn.swapaxes(self.w, 0, 1)) + self.w_bias
+
+    def project_state(self, h: Port) -> Any:
+        """Return what all gates receive from the state."""
+        return fn.matmul(h, fn.swapaxes(self.r, 0, 1)) + self.r_bias
+
+    def step(self, x: Port, state: tuple[Port, ...], settings: Mapping[str, Any]) -> tuple[Port, ...]:
+        """Return the state after one step."""
+        raise NotImplementedError
+
+
+class PlainCell(RecurrentCell):
+    """A step of `RNN`."""
+
+    def step(self, x: Port, state: tuple[Port, ...], settings: Mapping[str, Any]) -> tuple[Port, ...]:
+        """Return the state after one step."""
+        return (self.activate(0, self.add_up(x, state[0])),)
+
+
+class LstmCell(RecurrentCell):
+    """A step of `LSTM`; the gates come in the order input, output, forget, cell."""
+
+    def step(self, x: Port, state: tuple[Port, ...], settings: Mapping[str, Any]) -> tuple[Port, ...]:
+        """Return the state and the cell after one step."""
+        h, c = state
+        gates = split_gates(self.add_up(x, h), 4)
+        c = self.activate(0, gates[2]) * c + self.activate(0, gates[0]) * self.activate(1, gates[3])
+        return self.activate(0, gates[1]) * self.activate(2, c), c
+
+
+class GruCell(RecurrentCell):
+    """A step of `GRU`; the gates come in the order update, reset, hidden."""
+
+    def step(self, x: Port, state: tuple[Port, ...], settings: Mapping[str, Any]) -> tuple[Port, ...]:
+        """Return the state after one step."""
+        (h,) = state
+        from_input = split_gates(self.project_input(x), 3)
+        from_state = split_gates(self.project_state(h), 3)
+        update = self.activate(0, from_input[0] + from_state[0])
+        reset = self.activate(0, from_input[1] + from_state[1])
+        if settings.get("linear_before_reset", 0):
+            hidden = reset * from_state[2]
+        else:
+            rows = slice(2 * h.shape[-1], None)
+            weights = fn.getitem(self.r, (rows,))
+            hidden = fn.matmul(reset * h, fn.swapaxes(weights, 0, 1)) + fn.getitem(self.r_bias, (rows,))
+        hidden = self.activate(1, from_input[2] + hidden)
+        return (update * (h - hidden) + hidden,)
+
+
+def split_gates(x: Port, count: int) -> list[Port]:
+    """Return the gates of a recurrent layer, which lie side by side."""
+    size = x.shape[-1] // count
+    return [fn.getitem(x, (slice(None), slice(k * size, (k + 1) * size))) for k in range(count)]
+
+
+CELLS: dict[str, tuple[type[RecurrentCell], int, tuple[str, ...]]] = {
+    "RNN": (PlainCell, 1, ("Tanh",)),
+    "GRU": (GruCell, 3, ("Sigmoid", "Tanh")),
+    "LSTM": (LstmCell, 4, ("Sigmoid", "Tanh", "Tanh")),
+}
+"""The cell of each recurrent layer, the number of its gates, and its usual functions."""
+
+
+def _make_recurrent(kind: str) -> NodeRule:
+    """Return the rule of a recurrent layer."""
+    cell, gates, usual = CELLS[kind]
+
+    def run_layer(run: OnnxGraphRun, settings: dict[str, Any], *operands: Any) -> list[Any]:
+        x, w, r, bias, lengths, h, c, peepholes = [*operands, *[None] * 8][:8]
+        check_recurrent_settings(settings, x, lengths, peepholes)
+        directions, hidden = w.shape[0], r.shape[-1]
+        functions = read_gate_functions(settings, usual * directions)
+        bias = np.zeros((directions, 2 * gates * hidden), x.dtype) if bias is None else bias
+        zeros = np.zeros((directions, x.shape[1], hidden), x.dtype)
+        starts = [run.lift(zeros if part is None else part) for part in ((h, c) if kind == "LSTM" else (h,))]
+        rows, ends = [], []
+        for k in range(directions):
+            one = cell(run, functions[k * len(usual) :], pick_weights(run, k, w, r, bias))
+            backward = as_text(settings.get("direction", b"forward")) == "reverse" or k == 1
+            states = run_cell(one, run.lift(x), tuple(fn.getitem(part, (k,)) for part in starts), settings, backward)
+            rows.append(fn.stack([state[0] for state in (states[::-1] if backward else states)]))
+            ends.append(states[-1])
+        return [fn.stack(rows, axis=1), *(fn.stack(list(parts)) for parts in zip(*ends, strict=True))]
+
+    return run_layer
+
+
+def read_gate_functions(settings: Mapping[str, Any], usual: Sequence[str]) -> list[str]:
+    """Return the names of the functions of the gates, for each direction."""
+    functions = [as_text(name) for name in settings.get("activations", usual)]
+    unknown = sorted(set(functions) - RECURRENT_FUNCTIONS.keys())
+    if unknown:
+        raise NoRuleError(f"the functions {', '.join(unknown)} of recurrent layers are not known to wiregrad")
+    return functions
+
+
+def pick_weights(run: OnnxGraphRun, direction: int, w: Any, r: Any, bias: Any) -> list[Port]:
+    """Return the weights of one direction, and the biases of the input and of the state."""
+    size = w.shape[1]
+    halves = [fn.getitem(run.lift(bias), (direction, half)) for half in (slice(0, size), slice(size, None))]
+    return [fn.getitem(run.lift(w), (direction,)), fn.getitem(run.lift(r), (direction,)), *halves]
+
+
+def check_recurrent_settings(settings: Mapping[str, Any], x: Any, lengths: Any, peepholes: Any) -> None:
+    """Raise `NoRuleError` for what the rules of recurrent layers do not compute."""
+    unknown = [name for name in ("clip", "input_forget", "layout") if settings.get(name, 0)]
+    if peepholes is not None:
+        unknown.append("peepholes")
+    if lengths is not None and set(read_integers(lengths, "lengths")) != {x.shape[0]}:
+        unknown.append("sequence_lens")
+    if unknown:
+        raise NoRuleError(f"{' and '.join(unknown)} of recurrent layers are not known to wiregrad")
+
+
+def run_cell(
+    cell: RecurrentCell, x: Port, state: tuple[Port, ...], settings: Mapping[str, Any], backward: bool
+) -> list[tuple[Port, ...]]:
+    """Run a cell over the rows of a sequence, from either end, and return the state after each row."""
+    recording = cell.run.builder.recording
+    around = recording.group
+    states = []
+    for step in range(x.shape[0])[:: -1 if backward else 1]:
+        cell.run.count_step()
+        with cell.run.builder.at(None, f"{around}/step {step}" if around else f"step {step}"):
+            state = cell.step(fn.getitem(x, (step,)), state, settings)
+        states.append(state)
+    return states
+
+
+NODE_RULES.update({kind: _make_recurrent(kind) for kind in CELLS})
+
+
+@node_rule("If")
+def _if(run: OnnxGraphRun, settings: dict[str, Any], condition: Any) -> list[Any]:
+    holds = bool(read_numbers(condition, "a condition").all())
+    return run.run_graph(settings["then_branch" if holds else "else_branch"], {})
+
+
+@node_rule("Loop")
+def _loop(run: OnnxGraphRun, settings: dict[str, Any], count: Any, condition: Any, *state: Any) -> list[Any]:
+    body = settings["body"]
+    names = [value.name for value in body.input]
+    limit = math.inf if count is None else int(read_numbers(count, "the number of steps of a loop"))
+    goes_on = condition is None or bool(read_numbers(condition, "the condition of a loop"))
+    columns: list[list[Any]] = [[] for _ in body.output[1 + len(state) :]]
+    step = 0
+    while goes_on and step < limit:
+        run.count_step()
+        results = run.run_graph(body, dict(zip(names, [np.array(step), np.array(True), *state], strict=True)))
+        goes_on = bool(read_numbers(results[0], "the condition of a loop"))
+        state = tuple(results[1 : 1 + len(state)])
+        for column, value in zip(columns, results[1 + len(state) :], strict=True):
+            column.append(value)
+        step += 1
+    if columns and not step:
+        raise NoRuleError("a loop without steps that collects values is not known to wiregrad")
+    return [*state, *(fn.stack([run.lift(value) for value in column]) for column in columns)]
+
+
 def read_onnx(
     path: str | PathLike[str], *, shapes: Mapping[str, Sequence[int]] | None = None, weights: bool = True
 ) -> tuple[CircuitGraph, dict[str, Any]]:
@@ -1572,12 +1777,21 @@ def read_onnx_model(onnx: Any, path: Path) -> Any:
 def check_known_nodes(path: str | PathLike[str], graph: Any) -> None:
     """Raise one `UnknownOpsError` that lists all nodes of a graph that wiregrad does not know."""
     unknown: dict[str, list[Any]] = {}
-    for node in graph.node:
+    for node in list_nodes(graph):
         if node.domain not in ("", "ai.onnx") or node.op_type not in {**SAME_OPS, **NODE_RULES}:
             kind = f"{as_text(node.domain)}.{as_text(node.op_type)}" if node.domain else as_text(node.op_type)
             unknown.setdefault(kind, []).append(as_text(node.name) or None)
     if unknown:
         raise UnknownOpsError(str(path), unknown)
+
+
+def list_nodes(graph: Any) -> Iterator[Any]:
+    """Yield the nodes of a graph, and those of the graphs inside of its nodes."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+                yield from list_nodes(inner)
 
 
 def _add_graph_inputs(run: OnnxGraphRun, graph: Any, shapes: Mapping[str, Sequence[int]], *, weights: bool) -> None:

@@ -441,7 +441,8 @@ class RunTranslator:
         recording = self.builder.recording
         table = TABLE.by_code()
         if sum(not moves_elements(table[code]) for code in recording.codes[first:]) > 1:
-            label = op.name.rpartition(".")[2].strip("_")
+            # The name of a kernel's library says nothing about the model.
+            label = op.title.strip("_").removeprefix("mkldnn_")
             around = self._find_group(op.module)
             recording.regroup_from(first, f"{around}/{label}" if around else label)
 

@@ -7,14 +7,13 @@ values are compared with differences. A rule may choose either side of a kink.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from wiregrad.dtypes import count_with_noun, format_brief_number
+from wiregrad.dtypes import format_brief_number
 from wiregrad.errors import require_package
 from wiregrad.exchange.observed_questions import (
-    MAX_ORIGINS,
+    BackwardCheck,
     OpFinding,
     describe_overwrite,
     describe_source,
@@ -28,7 +27,6 @@ from wiregrad.exchange.observed_run import (
     ObservedRun,
     TensorRef,
 )
-from wiregrad.inspect.report import Report
 
 with require_package("torch", "watching a PyTorch program"):
     import torch
@@ -45,44 +43,11 @@ DIRECTIONS = 2
 LIBRARY_NAMESPACES = {"aten", "prims", "prim"}
 """The namespaces of ops whose rules are PyTorch's own."""
 
+NO_VALUES = "values were held as summaries only: keep='all' holds them"
+
 
 class NotReplayable(Exception):  # noqa: N818 - it is caught here, and says why something was not checked
     """An op cannot be run once more; the message says why."""
-
-
-@dataclass(frozen=True, repr=False)
-class BackwardCheck(Report):
-    """Whether each op sent back the derivative of what it computed; true if none is wrong."""
-
-    findings: tuple[OpFinding, ...]
-    checked: int
-    skipped: tuple[tuple[str, int], ...]
-    """Why some ops were not checked, and how many."""
-    declared: tuple[str, ...]
-    source: str
-
-    def __bool__(self) -> bool:
-        return not self.findings
-
-    @property
-    def ok(self) -> bool:
-        """Whether no op sent anything wrong."""
-        return not self.findings
-
-    def lines(self) -> Iterator[str]:
-        """Return what is wrong, then what was not checked."""
-        verdict = "all are right" if self.ok else f"{len(self.findings)} wrong"
-        derived = f"the backward of {count_with_noun(self.checked, 'op')} was derived again: {verdict}"
-        yield derived if self.checked else "no backward was derived again"
-        for finding in self.findings[:MAX_ORIGINS]:
-            yield from finding.lines()
-        if len(self.findings) > MAX_ORIGINS:
-            yield f"and {len(self.findings) - MAX_ORIGINS} more"
-        for reason, count in self.skipped:
-            yield f"not checked: {count_with_noun(count, 'op')}, {reason}"
-        if self.declared:
-            yield f"declared as meant: {', '.join(self.declared)}"
-        yield self.source
 
 
 def find_op(op: ObservedOp, *, in_place: bool = True) -> Any:
@@ -105,7 +70,7 @@ def copy_value(run: ObservedRun, tensor: int) -> Any:
     """Return a copy of a recorded value."""
     value = run.tensors[tensor].value
     if value is None:
-        raise NotReplayable("values were held as summaries only")
+        raise NotReplayable(NO_VALUES)
     return value.clone()
 
 
@@ -190,7 +155,7 @@ def differentiate(results: Sequence[Any], leaves: Sequence[Any], received: Seque
             continue
         held = received[number]
         if held is not None and held.value is None:
-            raise NotReplayable("values were held as summaries only")
+            raise NotReplayable(NO_VALUES)
         if held is not None:
             outputs.append(result)
             gradients.append(held.value.to(result.dtype))
@@ -215,7 +180,7 @@ def find_difference(sent: HeldValue, expected: Sequence[Any]) -> tuple[float, fl
     """
     value = sent.value
     if value is None:
-        raise NotReplayable("values were held as summaries only")
+        raise NotReplayable(NO_VALUES)
     value = value.to_dense()
     expected = [None if part is None else part.to_dense() for part in expected]
     parts = [torch.zeros_like(value) if part is None else part for part in expected]
@@ -376,7 +341,7 @@ class BackwardChecker:
 
     def _check(self, gradient: ObservedGradient) -> None:
         if any(held is not None and held.value is None for held in gradient.received):
-            raise NotReplayable("values were held as summaries only")
+            raise NotReplayable(NO_VALUES)
         if gradient.function is None:
             self._check_op(gradient)
         else:

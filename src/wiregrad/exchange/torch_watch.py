@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from wiregrad.errors import InputError, NonFiniteError, is_library_file, require_package, short_repr
 from wiregrad.exchange import torch_replay
 from wiregrad.exchange.observed_questions import (
+    BackwardCheck,
     ObservedBlame,
     ObservedExplanation,
     ObservedFlow,
@@ -57,6 +58,15 @@ with require_package("torch", "watching a PyTorch program"):
 
 MAX_STEPS = 4
 """How many training steps are held at most; the oldest is dropped first."""
+MAX_MEMORY_RATIO = 3.0
+"""How much memory program and watch take together at most, in units of the program's, unless `keep` says otherwise."""
+MIN_HELD_BYTES = 1 << 22
+MAX_HELD_BYTES = 1 << 30
+"""How many bytes of values are held at least and at most, unless `keep` says otherwise."""
+MAX_SHARE = 0.25
+"""The largest share of the room that is left that one gradient takes: many small ones are worth more than one."""
+PIECE_SIZE = 1 << 16
+"""How many numbers are converted at a time."""
 NODE_KEY = "wiregrad"
 """The key under which a node of autograd's graph holds its op."""
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
@@ -101,9 +111,9 @@ def summarize_tensor(tensor: Any) -> TensorSummary:
         return TensorSummary(0)
     if plain.is_complex():
         plain = plain.abs()
-    if not plain.is_floating_point():
-        plain = plain.to(torch.float64)
     zeros = plain.numel() - int(torch.count_nonzero(plain))
+    if not plain.is_floating_point():
+        return summarize_integers(plain, zeros)
     finite = plain
     nans = infs = 0
     low, high = torch.aminmax(plain)
@@ -117,6 +127,18 @@ def summarize_tensor(tensor: Any) -> TensorSummary:
         low, high = torch.aminmax(finite)
     mean, rms = measure_center(finite)
     return TensorSummary(plain.numel(), zeros, nans, infs, float(low), float(high), mean, rms)
+
+
+def summarize_integers(tensor: Any, zeros: int) -> TensorSummary:
+    """Measure whole numbers or conditions, a piece at a time, because float64 takes eight times the room of a byte."""
+    low, high = torch.aminmax(tensor)
+    total = squares = 0.0
+    for piece in tensor.reshape(-1).split(PIECE_SIZE):
+        numbers = piece.to(torch.float64)
+        total += float(numbers.sum())
+        squares += float(numbers.square().sum())
+    size = tensor.numel()
+    return TensorSummary(size, zeros, 0, 0, float(low), float(high), total / size, math.sqrt(squares / size))
 
 
 def measure_center(tensor: Any) -> tuple[float, float]:
@@ -158,7 +180,7 @@ def move_to_storage(tensor: Any, storage: Any) -> Any:
 class StorageEntry:
     """What is known of one storage: its number, how often it was written, by which op, and who holds values in it."""
 
-    __slots__ = ("holders", "number", "reference", "version", "writer")
+    __slots__ = ("holders", "is_named", "number", "reference", "version", "writer")
 
     def __init__(self, number: int, storage: Any) -> None:
         self.number = number
@@ -167,13 +189,22 @@ class StorageEntry:
         self.version = 0
         self.writer: tuple[ObservedRun, int] | None = None
         self.holders: list[HeldValue] = []
+        self.is_named = False
+        """Whether it belongs to a parameter, a buffer or a named input, which the program keeps anyway."""
 
 
 class ValueStore:
-    """Holds values within a number of bytes, and copies them just before they are overwritten."""
+    """Holds values within a number of bytes, and copies them just before they are overwritten.
 
-    def __init__(self, limit: float) -> None:
-        self.limit = limit
+    Without a limit of the user's, each backward pass sets one by the bytes that the program has by then.
+    """
+
+    def __init__(self, limit: float | None) -> None:
+        self._is_adaptive = limit is None
+        self.limit = MAX_HELD_BYTES if limit is None else limit
+        self._reserved = 0
+        """Bytes that are left free for copies of parameters, which an optimizer will overwrite."""
+        self._share = 1.0
         self.bytes = 0
         self._entries: dict[int, StorageEntry] = {}
         """What is known of each storage, by its address."""
@@ -200,8 +231,9 @@ class ValueStore:
         if entry is None:
             held.value = tensor.detach()
             return held
+        entry.is_named = entry.is_named or free
         size = 0 if free or entry.holders else tensor.untyped_storage().nbytes()
-        if self.bytes + size > self.limit:
+        if size > self._share * (self.limit - self._reserved - self.bytes):
             held.summary = summarize_tensor(tensor)
             return held
         self._charge(held, size)
@@ -211,6 +243,30 @@ class ValueStore:
         else:
             entry.holders.append(held)
         return held
+
+    def begin_step(self) -> None:
+        """Allow the most, because how much memory a step takes is known when its backward pass begins."""
+        if self._is_adaptive:
+            self.limit, self._reserved, self._share = MAX_HELD_BYTES, 0, 1.0
+
+    def bound_by_program(self) -> None:
+        """Limit what is held so that the program takes at most `MAX_MEMORY_RATIO` times its memory."""
+        if not self._is_adaptive:
+            return
+        program = named = 0
+        for entry in self._entries.values():
+            own = [held for held in entry.holders if held.value is not None]
+            if not own:
+                continue
+            storage = own[0].value.untyped_storage()
+            if count_users(storage) > len(own):
+                program += storage.nbytes()
+                named += storage.nbytes() if entry.is_named else 0
+        # The program keeps the parameters, and will have as many gradients.
+        room = MAX_MEMORY_RATIO * program - 2 * named
+        self.limit = min(max(room, MIN_HELD_BYTES), MAX_HELD_BYTES)
+        self._reserved = min(named, int(self.limit / 2))
+        self._share = MAX_SHARE
 
     def _charge(self, held: HeldValue, size: int) -> None:
         held.charged += size
@@ -633,6 +689,7 @@ class StepRecorder:
                 self.run.roots.append(observed.index)
                 self._attach_tensor(root, observed)
         self.run.backwards += 1
+        self.store.bound_by_program()
 
     def end_recording(self) -> None:
         """Let go of tensors and frames of the program."""
@@ -804,7 +861,7 @@ class TorchWatch:
         with self._pause() as run:
             return flow_run(run)
 
-    def check_backward(self, straight_through: Collection[Any] = ()) -> torch_replay.BackwardCheck:
+    def check_backward(self, straight_through: Collection[Any] = ()) -> BackwardCheck:
         """Derive each op again from the recorded values, and name the op or custom function that sent something else.
 
         Custom functions in `straight_through`, classes or names, are meant to differ.
@@ -831,6 +888,7 @@ class TorchWatch:
                 return
         while len(self.steps) >= MAX_STEPS or (self.steps and self._store.bytes > self._store.limit / 2):
             self._store.release(self.steps.popleft())
+        self._store.begin_step()
         self._is_step_done = False
         self._recorder = StepRecorder(self.steps_seen, self._store, self._modules, self._sites, self._names)
         self._recorder.run.parameters = self._parameters
@@ -883,13 +941,13 @@ class TorchWatch:
         self._modules.added.clear()
 
 
-def read_limit(keep: int | str) -> float:
-    """Return the number of bytes to hold: `all`, `summaries` or a number."""
-    limits = {"all": float("inf"), "summaries": 0.0}
+def read_limit(keep: int | str) -> float | None:
+    """Return the number of bytes to hold: `auto`, `all`, `summaries` or a number; None where the program decides."""
+    limits = {"auto": None, "all": float("inf"), "summaries": 0.0}
     if isinstance(keep, str) and keep in limits:
         return limits[keep]
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
-        raise InputError(f"keep must be 'all', 'summaries' or a number of bytes; got {short_repr(keep)}")
+        raise InputError(f"keep must be 'auto', 'all', 'summaries' or a number of bytes; got {short_repr(keep)}")
     return keep
 
 

@@ -8,7 +8,9 @@ inputs.
 
 Runs of circuits with the same structure are compared node by node, values forward and then gradients backward, so the
 first difference is a cause and not an effect. Runs of circuits with different structure (another framework, before and
-after a pass) are compared at the nodes that both name, and at their outputs.
+after a pass) are compared at the nodes that both name, and at their outputs. If the outputs differ, nodes are paired by
+their numbers, whatever their order and shape: the first op is named from which on the numbers of one run are not in the
+other. An op that is written as different nodes in two frameworks is no difference if both arrive at the same numbers.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from wiregrad.errors import InputError, short_repr
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.inspect.report import Report, describe_node, format_node_place, format_operand
 from wiregrad.ir import INPUT, Certificate, CircuitGraph, Node, Op, Row, certificates
+from wiregrad.ir.circuit import find_given_name
 from wiregrad.ir.columns import is_automatic_name, join_first_names, write_mode
 
 
@@ -526,14 +529,78 @@ def _compare_runs(one: RunRecord, two: RunRecord, numbers: _Tolerance) -> Differ
     inputs = set(one.circuit.input_indices()), set(two.circuit.input_indices())
     ends = [pair for pair in pairs if pair.one in inputs[0] and pair.two in inputs[1]]
     difference = _compare_numbers(one, two, pairs, ends, numbers)
+    if difference.kind == "value" and _is_output(one, difference.one):
+        return replace(_compare_by_numbers(one, two, difference, numbers), structure=structure)
     first = f"the circuits differ ({structure.sentences[0]}); only what both name is compared"
     return replace(difference, sentences=(first, *difference.sentences), structure=structure)
+
+
+def _is_output(run: RunRecord, reference: str | None) -> bool:
+    return reference in {run.circuit.reference_to(node) for node in run.circuit.columns.outputs.tolist()}
+
+
+def _compare_by_numbers(one: RunRecord, two: RunRecord, difference: Difference, numbers: _Tolerance) -> Difference:
+    """Return the first ops from which on the numbers of two runs differ; their outputs are known to differ."""
+    sorted_values = [[np.sort(np.ravel(value)) for value in run.values] for run in (one, two)]
+    nodes = [
+        _find_first_unmatched(run, _find_matched(own, other, numbers))
+        for run, own, other in zip((one, two), sorted_values, sorted_values[::-1], strict=True)
+    ]
+    texts = [
+        describe_node(run.circuit, node) + format_node_place(run.circuit, node)
+        for run, node in zip((one, two), nodes, strict=True)
+    ]
+    first = "the circuits differ, so nodes are paired by their numbers"
+    outputs = f"the outputs are apart by {format_brief_number(difference.size, 3)}"
+    where = f"the numbers differ first at {texts[0]} in the first, {texts[1]} in the second"
+    gap = numbers.find_gap(one.values[nodes[0]], two.values[nodes[1]])
+    if gap is not None and not (np.ndim(gap.values[0]) or np.ndim(gap.values[1])):
+        where += f": {_format_pair(*gap.values)}"
+        difference = replace(difference, values=gap.values, index=gap.at, size=gap.size)
+    names = [run.circuit.reference_to(node) for run, node in zip((one, two), nodes, strict=True)]
+    return replace(difference, one=names[0], two=names[1], sentences=(first, where, outputs))
+
+
+def _find_matched(own: Sequence[Any], other: Sequence[Any], numbers: _Tolerance) -> list[bool]:
+    """Return for each sorted array whether another list has the same numbers."""
+    by_size: dict[int, list[Any]] = {}
+    for array in other:
+        by_size.setdefault(array.size, []).append(array)
+    return [any(numbers.find_gap(array, found) is None for found in by_size.get(array.size, ())) for array in own]
+
+
+def _find_first_unmatched(run: RunRecord, matched: Sequence[bool]) -> int:
+    """Return the first node without a match that reaches an output without one over such nodes alone."""
+    sources = [row.sources for row in run.circuit.rows()]
+    front = [node for node in run.circuit.columns.outputs.tolist() if not matched[node]]
+    region = set(front)
+    while front:
+        for source in sources[front.pop()]:
+            if not matched[source] and source not in region:
+                region.add(source)
+                front.append(source)
+    # The op that computes with a constant, or with what was broadcast, says more than these.
+    constants = run.circuit.constants()
+    computing: set[int] = {
+        node for node in region if node not in constants and not _moves_numbers(run, node, sources[node])
+    }
+    # Outputs may differ although each has its numbers somewhere in the other run.
+    return int(min(computing or region or run.circuit.columns.outputs.tolist()))
+
+
+def _moves_numbers(run: RunRecord, node: int, sources: Sequence[int]) -> bool:
+    """Return whether all numbers of a node are those of its only source."""
+    return len(sources) == 1 and bool(np.isin(run.values[node], run.values[sources[0]]).all())
 
 
 def _pair_shared_names(one: CircuitGraph, two: CircuitGraph) -> list[_NodePair]:
     """Return the nodes that both circuits name, in the order of the first, and their outputs."""
     named = {
-        (node, other) for node, name in one.columns.names if (other := two.columns.names.find_node(name)) is not None
+        (node, other)
+        for node, name in one.columns.names
+        if (other := two.columns.names.find_node(name)) is not None
+        and find_given_name(one, node) is not None
+        and find_given_name(two, other) is not None
     }
     named.update(zip(one.columns.outputs.tolist(), two.columns.outputs.tolist(), strict=False))
     return [_NodePair(*pair) for pair in sorted(named)]

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,12 +35,21 @@ class Report:
 
     __slots__ = ()
 
+    layer_note = ""
+    """What the answer was read off, where there is a choice; its text is the last line of the answer."""
+
     def lines(self) -> Iterator[str]:
         """Return the text of the answer, line by line."""
         raise NotImplementedError
 
+    def with_layer_note(self, note: str) -> Self:
+        """Return the same answer with what it was read off."""
+        answer = copy(self)
+        object.__setattr__(answer, "layer_note", note)
+        return answer
+
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return "\n".join([*self.lines(), *([self.layer_note] if self.layer_note else [])])
 
     __repr__ = __str__
 

@@ -11,14 +11,7 @@ from torch.nn import functional
 
 import wiregrad as wg
 
-from .registry import (
-    ask_backward,
-    ask_blame,
-    ask_explain,
-    ask_flow,
-    collect_programs,
-    watch_step,
-)
+from .registry import ask_backward, ask_blame, ask_explain, ask_flow, collect_programs, watch_step
 
 PROGRAMS, broken = collect_programs()
 

@@ -7,14 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .registry import (
-    ask_backward,
-    ask_blame,
-    ask_explain,
-    ask_flow,
-    collect_programs,
-    watch_step,
-)
+from .registry import ask_backward, ask_blame, ask_explain, ask_flow, collect_programs, watch_step
 
 PROGRAMS, broken = collect_programs()
 

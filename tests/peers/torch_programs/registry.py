@@ -1,4 +1,4 @@
-"""How a broken PyTorch program is written down: what is asked about it, and what the right answer is.
+"""How a broken program of PyTorch or JAX is written down: what is asked about it, and what the right answer is.
 
 The line at fault ends in the comment `# broken`; a second line that the answer must name ends in `# second`.
 """
@@ -61,6 +61,17 @@ def collect_programs() -> tuple[list[BrokenProgram], Callable[..., Callable[[Cal
         return add
 
     return programs, broken
+
+
+def check_answer(program: BrokenProgram) -> None:
+    """Check that a program is explained: by the op, the module or function, the line and the words."""
+    answer = program.ask(program.run())
+    second = program.find_line("second")
+
+    assert (answer.op, answer.module) == (program.op, program.module)
+    assert (None if answer.place is None else answer.place.line) == program.find_line("broken")
+    assert second is None or answer.second.line == second
+    assert [words for words in program.words if words not in answer.said] == []
 
 
 def watch_step(model: Any, loss: Callable[[], Any], **settings: Any) -> Any:
