@@ -15,7 +15,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run page test test-tools run-tests check-and-recorder test-peers test-all check format derive docs bench house sheet clean
+.PHONY: help run page test test-tools run-tests check-and-recorder test-peers test-all check format derive docs site bench house sheet clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,7 +57,7 @@ $(VENV)/.browser: | $(VENV)/bin/python
 # The peers live in an environment of their own, so that `make test` proves that none of them is needed.
 $(PEERS)/.test: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/pip install $(PIP_FLAGS) -e ".[test,peers]"
+	$(PEERS)/bin/pip install $(PIP_FLAGS) -e ".[test,peers,docs]"
 	@$(PEERS)/bin/python -m compileall -q src
 	@touch $@
 
@@ -112,6 +112,9 @@ derive: $(VENV)/.test web/node_modules/.done ## Write every derived file: stubs,
 
 docs: $(VENV)/.run ## Write the derived pages and pictures in docs/ alone
 	$(BIN)/python docs/generate.py
+
+site: $(PEERS)/.test ## Build the documentation site into build/site
+	$(PEERS)/bin/python tools/build_site.py build/site
 
 bench: $(PEERS)/.test ## Measure, as ratios within one run; less of it with BENCH="native --quick"
 	$(PEERS)/bin/python -m benchmarks $(or $(BENCH),-o docs/benchmarks.md)

@@ -167,6 +167,10 @@ def _expression() -> str:
     return wiregrad.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10).to_svg()
 
 
+def _hero() -> str:
+    return wiregrad.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10).to_svg(animate=True)
+
+
 def _neuron() -> str:
     formula = "n = x1 * w1 + x2 * w2 + b; o = tanh(n)"
     return wiregrad.circuit(formula).run(x1=2, w1=-3, x2=0, w2=1, b=6.8813735870195432).to_svg()
@@ -242,6 +246,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "scipy.md": scipy_page,
     "architecture.md": architecture_page,
     "images/expression.svg": _expression,
+    "images/hero.svg": _hero,
     "images/neuron.svg": _neuron,
     "images/fan-out.svg": _fan_out,
     "images/broken.svg": _broken,

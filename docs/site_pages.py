@@ -1,0 +1,336 @@
+"""What the site has beyond the pages of this folder: the reference, the playground, the colours of code.
+
+Sphinx loads this as an extension. Before pages are read it writes `reference/`, one page for each part of the package
+with every public name on it; `project/`, the pages that stand beside this folder; and `_static/playground/`, the
+explorer and the lessons as pages that need no server. None of them is kept in the repository.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pygments.style import Style
+from pygments.token import Comment, Generic, Keyword, Name, String, Token
+
+import wiregrad
+from wiregrad import errors
+
+HERE = Path(__file__).parent
+REFERENCE = HERE / "reference"
+PROJECT = HERE / "project"
+PLAYGROUND = HERE / "_static" / "playground"
+
+TOPICS = {
+    "frontends.transforms.derivatives": "Derivatives",
+    "frontends.transforms.vmap_and_checkpoint": "Derivatives",
+    "frontends.transforms.memory_plans": "Derivatives",
+    "frontends.transforms": "Loops, solvers and fitting",
+    "frontends": "Values and recording",
+    "api.values": "Values and recording",
+    "api.compiled_function": "Compiling",
+    "api.circuits": "Circuits and runs",
+    "files": "Circuits and runs",
+    "api.diagnostics": "Questions",
+    "learn": "Questions",
+    "exchange": "Other frameworks",
+    "nn": "Networks and training",
+    "optim": "Networks and training",
+    "training": "Networks and training",
+    "ops": "Ops and errors",
+    "errors": "Ops and errors",
+}
+"""The page of a public name, by the longest beginning of its module's name that is listed here."""
+ROOT_PAGES = ["CONTRIBUTING", "SECURITY", "CHANGELOG"]
+"""Pages beside this folder that the site has too."""
+MAX_SIGNATURE = 80
+"""Longest signature, in characters, that is written on one line."""
+EXAMPLES = ["expression", "neuron", "fan-out", "softmax", "mlp", "nan"]
+"""Examples of the explorer that the playground has."""
+
+
+def find_topic(name: str) -> str:
+    """Return the page that documents `wg.NAME`."""
+    thing = getattr(wiregrad, name)
+    module = thing.__name__ if isinstance(thing, ModuleType) else thing.__module__
+    parts = module.removeprefix("wiregrad.").split(".")
+    for end in range(len(parts), 0, -1):
+        topic = TOPICS.get(".".join(parts[:end]))
+        if topic is not None:
+            return topic
+    raise KeyError(f"wg.{name} comes from {module}, which has no page in TOPICS")
+
+
+def list_topics() -> dict[str, list[str]]:
+    """Return the public names of each page of the reference."""
+    topics: dict[str, list[str]] = {topic: [] for topic in TOPICS.values()}
+    for name in sorted(wiregrad.__all__, key=str.lower):
+        topics[find_topic(name)].append(name)
+    return topics
+
+
+def write_reference() -> None:
+    """Write a page for each topic, and the index of all names."""
+    topics = list_topics()
+    pages = {name_file(topic): write_topic(topic, names) for topic, names in topics.items()}
+    pages["index.md"] = write_index(topics)
+    REFERENCE.mkdir(exist_ok=True)
+    for file, text in pages.items():
+        write_if_changed(REFERENCE / file, text)
+
+
+def name_file(topic: str) -> str:
+    """Return the file of a topic's page: "Values and recording" becomes values-and-recording.md."""
+    return re.sub(r"\W+", "-", topic.lower()) + ".md"
+
+
+def name_anchor(name: str) -> str:
+    """Return the anchor of a name: case does not count in anchors, but `wg.Circuit` is not `wg.circuit`."""
+    return f"class-{name.lower()}" if name[0].isupper() else name
+
+
+def write_index(topics: dict[str, list[str]]) -> str:
+    """Return the page that lists every public name with its first sentence."""
+    place = {name: topic for topic, names in topics.items() for name in names}
+    rows = [
+        f"| [`wg.{name}`]({name_file(topic)}#{name_anchor(name)}) | {first_sentence(getattr(wiregrad, name))} |"
+        for name, topic in sorted(place.items(), key=lambda item: item[0].lower())
+    ]
+    return join_blocks(
+        "# All names",
+        f"The {len(place)} names of `import wiregrad as wg`. Functions of arrays and numbers such as `wg.tanh` and "
+        "`wg.softmax` are on [a page of their own](../functions.md).",
+        "\n".join(["| name | what it does |", "| --- | --- |", *rows]),
+        "\n".join(["```{toctree}", ":hidden:", "", *(name_file(topic) for topic in topics), "```"]),
+    )
+
+
+def write_topic(topic: str, names: list[str]) -> str:
+    """Return the page with everything about some public names."""
+    blocks = [f"# {topic}"]
+    for name in names:
+        thing = getattr(wiregrad, name)
+        blocks += [f"({name_anchor(name)})=", f"## wg.{name}", *document(f"wg.{name}", thing)]
+        if isinstance(thing, type):
+            blocks += document_methods(name, thing)
+        if isinstance(thing, ModuleType):
+            blocks += document_module(name, thing)
+        if thing is errors.WiregradError:
+            blocks += document_errors()
+    return join_blocks(*blocks)
+
+
+def document(name: str, thing: Any) -> Iterator[str]:
+    """Yield the signature and the docstring of something."""
+    signature = read_signature(thing)
+    if signature:
+        yield f"```python\n{wrap_signature(name + signature)}\n```"
+    yield from convert_docstring(inspect.getdoc(thing) or "")
+
+
+def document_methods(name: str, cls: type) -> Iterator[str]:
+    """Yield a table of what a class defines itself, by one sentence each."""
+    members = {key: member for key, member in inspect.getmembers(cls) if not key.startswith("_")}
+    rows = [
+        f"| `{key}{read_signature(member, short=True)}` | {first_sentence(member)} |"
+        for key, member in members.items()
+        if inspect.getdoc(member) and not is_inherited(cls, key)
+    ]
+    if rows:
+        yield "\n".join([f"| of a {name} | what it does |", "| --- | --- |", *rows])
+
+
+def is_inherited(cls: type, key: str) -> bool:
+    """Return whether a class has something only because every object or exception has it."""
+    return any(hasattr(base, key) for base in (object, Exception))
+
+
+def document_module(name: str, module: ModuleType) -> Iterator[str]:
+    """Yield a table of the public names of a module such as `wg.nn`."""
+    rows = [
+        f"| `wg.{name}.{key}{read_signature(getattr(module, key), short=True)}` | "
+        f"{first_sentence(getattr(module, key))} |"
+        for key in sorted(getattr(module, "__all__", []), key=str.lower)
+    ]
+    if rows:
+        yield "\n".join(["| name | what it does |", "| --- | --- |", *rows])
+
+
+def document_errors() -> Iterator[str]:
+    """Yield a table of all errors."""
+    classes = [
+        thing
+        for thing in vars(errors).values()
+        if isinstance(thing, type) and issubclass(thing, errors.WiregradError) and thing is not errors.WiregradError
+    ]
+    rows = [
+        f"| `{cls.__name__}` | {', '.join(f'`{base.__name__}`' for base in cls.__bases__)} | {first_sentence(cls)} |"
+        for cls in sorted(classes, key=lambda cls: cls.__name__)
+    ]
+    yield "Every error is one of these classes of `wiregrad.errors`."
+    yield "\n".join(["| error | also a | when |", "| --- | --- | --- |", *rows])
+
+
+def read_signature(thing: Any, *, short: bool = False) -> str:
+    """Return the arguments of something, without the types where it is short; nothing where it has none."""
+    if isinstance(thing, property) or not callable(thing):
+        return ""
+    try:
+        signature = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return ""
+    if short:
+        names = [str(value.replace(annotation=value.empty)) for value in signature.parameters.values()]
+        text = f"({', '.join(name for name in names if name != 'self')})"
+        return text.replace("|", "\\|")
+    plain = [value.replace(annotation=TypeText(value.annotation)) for value in signature.parameters.values()]
+    return str(signature.replace(parameters=plain, return_annotation=TypeText(signature.return_annotation)))
+
+
+class TypeText(str):
+    """A type as text, which a signature shows without quotes."""
+
+    __slots__ = ()
+
+    def __new__(cls, annotation: Any) -> Any:
+        """Return the text of a type that is given as a string; other types are shown well as they are."""
+        return super().__new__(cls, annotation) if isinstance(annotation, str) else annotation
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def wrap_signature(text: str) -> str:
+    """Return a signature with one argument to a line, where it is too long for one line."""
+    if len(text) <= MAX_SIGNATURE:
+        return text
+    head, _, rest = text.partition("(")
+    end = rest.rfind(") -> ") if ") -> " in rest else rest.rfind(")")
+    # A comma inside brackets belongs to a type.
+    arguments = re.split(r", (?![^\[(]*[\])])", rest[:end])
+    return "\n".join([f"{head}(", *(f"    {argument}," for argument in arguments), rest[end:]])
+
+
+def first_sentence(thing: Any) -> str:
+    """Return the first sentence of a docstring, fit for a cell of a table."""
+    paragraph = " ".join((inspect.getdoc(thing) or "").split("\n\n", 1)[0].split())
+    sentence = re.split(r"(?<=[.!?]) (?=[A-Z`])", paragraph)[0]
+    return escape_stars(sentence).replace("|", "\\|")
+
+
+def escape_stars(text: str) -> str:
+    """Return text in which `*args` outside of code is no emphasis."""
+    return re.sub(r"`[^`]*`|\*", lambda match: "\\*" if match[0] == "*" else match[0], text)
+
+
+def convert_docstring(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a docstring as Markdown: examples and indented blocks become blocks of code."""
+    for block in re.split(r"\n\s*\n", text.strip("\n")):
+        plain = textwrap.dedent(block)
+        if plain.lstrip().startswith(">>>"):
+            yield f"```python\n{plain}\n```"
+        elif all(line.startswith("    ") for line in block.splitlines()):
+            yield f"```text\n{plain}\n```"
+        else:
+            yield escape_stars(block)
+
+
+def write_project_pages() -> None:
+    """Write the pages of the repository that are not in this folder, with links that hold here."""
+    PROJECT.mkdir(exist_ok=True)
+    for name in ROOT_PAGES:
+        text = (HERE.parent / f"{name}.md").read_text(encoding="utf-8")
+        for other in ROOT_PAGES:
+            text = text.replace(f"]({other}.md", f"]({other.lower()}.md")
+        text = re.sub(r"\]\(docs/", "](../", text)
+        write_if_changed(PROJECT / f"{name.lower()}.md", text)
+    toctree = "```{toctree}\n:glob:\n:titlesonly:\n\n../decisions/*\n```"
+    write_if_changed(
+        PROJECT / "decisions.md", join_blocks("# Decisions", "Choices that are asked about again.", toctree)
+    )
+
+
+def write_playground() -> None:
+    """Write the examples of the explorer, and the lessons, as pages that need no server."""
+    PLAYGROUND.mkdir(parents=True, exist_ok=True)
+    for example in EXAMPLES:
+        run_command("explore", example, "-o", str(PLAYGROUND / f"{example}.html"))
+    run_command("learn", "-o", str(PLAYGROUND / "lessons.html"))
+
+
+def run_command(*words: str) -> None:
+    """Run `wiregrad`, as a reader would."""
+    subprocess.run([sys.executable, "-m", "wiregrad", *words], check=True, capture_output=True)
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Write a file, but leave it alone where it holds the text already, so that its page is not built again."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def join_blocks(*blocks: str) -> str:
+    """Return Markdown with an empty line between blocks."""
+    return "\n\n".join(blocks) + "\n"
+
+
+def adapt_page(app: Any, page: str, source: list[str]) -> None:
+    """Let links to pages beside this folder lead to their pages here, and end blocks without the line doctest needs."""
+    source[0] = re.sub(r"^(```\w+\n.*?)\n\n```$", r"\1\n```", source[0], flags=re.MULTILINE | re.DOTALL)
+    for name in ROOT_PAGES:
+        source[0] = re.sub(rf"\]\(\.\./((?:\.\./)*){name}\.md", rf"](\1project/{name.lower()}.md", source[0])
+
+
+class LightCode(Style):
+    """Code without colour on light paper: colour is for gradients."""
+
+    background_color = "#FFFFFF"
+    styles = {  # noqa: RUF012 (Pygments reads it so)
+        Token: "#15171C",
+        Keyword: "bold",
+        Name.Function: "bold",
+        Name.Class: "bold",
+        Comment: "italic #6B717B",
+        String: "#555A63",
+        Generic.Prompt: "#6B717B",
+        Generic.Output: "#555A63",
+    }
+
+
+class DarkCode(Style):
+    """Code without colour on dark paper."""
+
+    background_color = "#1D2026"
+    styles = {  # noqa: RUF012 (Pygments reads it so)
+        Token: "#F1F2F4",
+        Keyword: "bold",
+        Name.Function: "bold",
+        Name.Class: "bold",
+        Comment: "italic #8F949B",
+        String: "#B4B9C2",
+        Generic.Prompt: "#8F949B",
+        Generic.Output: "#B4B9C2",
+    }
+
+
+def prepare_site(app: Any) -> None:
+    """Write what the site derives, before its pages are read."""
+    shutil.rmtree(PLAYGROUND, ignore_errors=True)
+    write_reference()
+    write_project_pages()
+    write_playground()
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Connect this module to Sphinx."""
+    app.connect("builder-inited", prepare_site)
+    app.connect("source-read", adapt_page)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,70 @@
+"""The documentation site builds without a warning, has every public name, and leads nowhere that does not exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import wiregrad as wg
+
+from ..support.limits import PATIENCE
+
+ROOT = Path(__file__).parent.parent.parent
+WORD = re.compile(r"<[^>]*>")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    words = [sys.executable, str(ROOT / "tools" / "build_site.py"), str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def read_page(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_every_page_of_the_folder_is_in_the_site(site: Path) -> None:
+    docs = ROOT / "docs"
+    pages = [page.relative_to(docs).with_suffix(".html") for page in docs.rglob("*.md")]
+
+    assert [page for page in pages if not (site / page).is_file()] == []
+    assert len(pages) > 130
+
+
+def test_every_public_name_is_documented_with_an_anchor(site: Path) -> None:
+    index = read_page(site / "reference" / "index.html")
+    links = re.findall(r'href="([\w-]+\.html)#([\w-]+)"[^>]*><span[^>]*><code[^>]*><span class="pre">wg\.(\w+)</span>', index)
+
+    assert sorted(name for _, _, name in links) == sorted(wg.__all__)
+    for page, anchor, name in links:
+        text = read_page(site / "reference" / page)
+        assert f'id="{anchor}"' in text
+        assert f"wg.{name}" in WORD.sub("", text)
+
+
+def test_links_and_pictures_lead_to_files_of_the_site(site: Path) -> None:
+    missing = []
+    for page in site.rglob("*.html"):
+        if "playground" in page.parts or "_downloads" in page.parts:
+            continue
+        for target in re.findall(r'(?:href|src)="(?!https?:|mailto:|#|data:)([^"#?]+)', read_page(page)):
+            if not (page.parent / unquote(target)).exists():
+                missing.append(f"{page.relative_to(site)}: {target}")
+
+    assert missing == []
+
+
+def test_the_playground_needs_no_network(site: Path) -> None:
+    pages = sorted((site / "_static" / "playground").glob("*.html"))
+
+    assert len(pages) == 7
+    for page in pages:
+        assert not re.findall(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="(?!data:)[^"]+"', read_page(page))
