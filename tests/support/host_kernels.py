@@ -38,12 +38,12 @@ class HostKernels:
         self.handles: list[Callable[..., None]] = [ctypes.CFUNCTYPE(None, *kinds)(x) for x in addresses]
 
 
-def write_for_host(plan: Any, results: KernelResults, steps_per_kernel: int) -> KernelSource:
+def write_for_host(plan: Any, results: KernelResults, steps_per_kernel: int | None = None) -> KernelSource:
     return kernels.write_kernels(plan, results, loop_over_points, convention="", steps_per_kernel=steps_per_kernel)
 
 
 def run_kernels(
-    circuit: Circuit, points: Sequence[Sequence[Any]], gradient: int | None = 0, steps_per_kernel: int = 4000
+    circuit: Circuit, points: Sequence[Sequence[Any]], gradient: int | None = 0, steps_per_kernel: int | None = None
 ) -> NDArray[Any]:
     """Run the kernels of a circuit at all points: a row each, the outputs, then the gradient or zeros."""
     plan = plan_steps(circuit, gradient)
@@ -150,7 +150,5 @@ def use_host_gpu(monkeypatch: Any) -> HostGpu:
     gpu = HostGpu()
     monkeypatch.setattr(batches, "find_gpu", lambda number: gpu)
     monkeypatch.setattr(batches, "compile_to_ptx", lambda text: text)
-    monkeypatch.setattr(
-        batches, "write_kernels", lambda plan, results: write_for_host(plan, results, kernels.STEPS_PER_KERNEL)
-    )
+    monkeypatch.setattr(batches, "write_kernels", write_for_host)
     return gpu

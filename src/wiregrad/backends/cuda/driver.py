@@ -20,8 +20,8 @@ LIBRARY_NAMES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1",
 """The names under which the driver's library is looked for."""
 POINTER_DEVICE = 9
 """The attribute of a pointer that is the number of its device."""
-THREADS_PER_BLOCK = 128
-"""The number of threads that start together; a multiple of 32, small enough for kernels that need many registers."""
+THREADS_PER_BLOCK = 64
+"""The number of threads that start together; a multiple of 32. Small blocks suit kernels that need many registers."""
 POOL_KEEPS_BYTES = 4
 """The attribute of a memory pool that says how many unused bytes it keeps."""
 MAX_KEPT_BYTES = 1 << 30

@@ -18,13 +18,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, RealType, call_intrinsic, when_all
-from wiregrad.backends.native.step_kinds import OUTPUT_HOLE, ExpressionLowering, StepKey, write_step
+from wiregrad.backends.native.step_kinds import (
+    FIRST_GRADIENT_HOLE,
+    OUTPUT_HOLE,
+    BackwardStep,
+    ExpressionLowering,
+    StepKey,
+    write_step,
+)
 from wiregrad.backends.native.tiers import SEED_STEP, SlotAccess, StepPlan
 from wiregrad.backends.native.vector_math import (
     COS_SHORT,
@@ -59,8 +66,10 @@ TRIPLE = "nvptx64-nvidia-cuda"
 """LLVM's name of the target."""
 ARCHITECTURE = "sm_75"
 """The oldest GPUs that the PTX runs on; the driver compiles it for newer ones."""
-STEPS_PER_KERNEL = 4000
-"""The maximum number of steps of one kernel; the driver takes more than linear time to compile a long one."""
+MAX_WHOLE_STEPS = 500
+"""The maximum number of steps of a program that is one kernel; beyond it, values no longer fit into registers."""
+STEPS_PER_KERNEL = 250
+"""The number of steps of each kernel of a longer program. Scratch memory is read faster than what registers spill."""
 MAX_PRODUCT_EXPONENT = 8
 """Powers up to this one are products: at most 3.5 ulp off, and many times faster than pow."""
 SUBNORMAL_SHIFT = 54
@@ -463,6 +472,11 @@ class _KernelSlots(SlotAccess):
         self._mark_absence(slot)
         self.writer.store(self.left[slot], self._point_to_scratch(slot), self._alignment)
 
+    def read_inputs(self) -> None:
+        """Write the loads of all inputs."""
+        for slot in range(self._plan.stream.inputs):
+            self.read_slot(slot)
+
     def read_slot(self, slot: int) -> LlvmValue:
         """Return the latest bits of a slot."""
         self.holes = {OUTPUT_HOLE: slot}
@@ -508,12 +522,17 @@ def write_kernels(
     over: PointLoop = one_point_per_thread,
     *,
     convention: str = "ptx_kernel",
-    steps_per_kernel: int = STEPS_PER_KERNEL,
+    steps_per_kernel: int | None = None,
 ) -> KernelSource:
     """Return the LLVM module of a program; `over` and `convention` say how its functions are called."""
     stream = plan.stream
     functions = DeviceMath(LlvmWriter())
-    steps = stream.list_steps()
+    outputs = stream.outputs - len(results.expected) // stream.real.item_bytes
+    columns = {stream.inputs + k: ("value", k) for k in range(outputs)}
+    columns |= {stream.inputs + stream.outputs + k: ("grad", n) for n, k in enumerate(results.grads)}
+    steps = _note_final_steps(stream.list_steps(), columns)
+    if steps_per_kernel is None:
+        steps_per_kernel = len(steps) if len(steps) <= MAX_WHOLE_STEPS else STEPS_PER_KERNEL
     kernels = list[_KernelSlots]()
     written = frozenset[int]()
     numbers = dict[int, int]()
@@ -523,15 +542,43 @@ def write_kernels(
         _write_steps(slots, functions, steps[k : k + steps_per_kernel])
         written |= slots.left.keys()
         kernels.append(slots)
-    outputs = stream.outputs - len(results.expected) // stream.real.item_bytes
+    stored = {slot for step in steps for slot in step.final}
+    for slot in columns.keys() - stored:
+        kernels[-1].store_result(slot, *columns[slot])
     if results.expected:
         kernels[-1].store_checks(stream.inputs + outputs, results.expected)
-    columns = {stream.inputs + k: ("value", k) for k in range(outputs)}
-    columns |= {stream.inputs + stream.outputs + k: ("grad", n) for n, k in enumerate(results.grads)}
-    _finish_kernels(kernels, columns)
+    _finish_kernels(kernels)
     functions.write_rare_functions()
     text = _join_texts([*(kernel.writer for kernel in kernels), functions.writer])
     return KernelSource(text, len(kernels), len(numbers), stream.inputs, outputs, results, stream.real)
+
+
+class _KernelStep(NamedTuple):
+    """A step of a kernel."""
+
+    key: StepKey
+    holes: dict[int, int]
+    """The slot for each hole."""
+    final: dict[int, tuple[str, int]]
+    """The results that no later step changes: their slots, each with its table and column."""
+
+
+def _note_final_steps(
+    steps: Sequence[tuple[StepKey, dict[int, int]]], columns: Mapping[int, tuple[str, int]]
+) -> list[_KernelStep]:
+    """Return the steps with the results that are complete after each: a result that is stored needs no register."""
+    noted = list[_KernelStep]()
+    left = dict(columns)
+    for key, holes in reversed(steps):
+        final = {slot: left.pop(slot) for slot in _list_written_slots(key, holes) if slot in left}
+        noted.append(_KernelStep(key, holes, final))
+    return noted[::-1]
+
+
+def _list_written_slots(key: StepKey, holes: dict[int, int]) -> list[int]:
+    if isinstance(key, BackwardStep):
+        return [holes[FIRST_GRADIENT_HOLE + slot] for slot, way in enumerate(key.ways) if way]
+    return [holes[OUTPUT_HOLE]]
 
 
 def _begin_kernel(slots: _KernelSlots, over: PointLoop, head: str) -> None:
@@ -540,29 +587,29 @@ def _begin_kernel(slots: _KernelSlots, over: PointLoop, head: str) -> None:
     parameters = [f"{kind} {'noalias ' if kind == 'ptr' else ''}%{name}" for name, kind in KERNEL_PARAMETERS.items()]
     w.begin_function(f"{head}({', '.join(parameters)})")
     slots.point = slots.around.enter_context(over(w))
+    # All loads first: further down, each would make the thread wait. LLVM drops those that nothing reads.
+    slots.read_inputs()
 
 
-def _write_steps(slots: _KernelSlots, functions: DeviceMath, steps: Sequence[tuple[StepKey, dict[int, int]]]) -> None:
+def _write_steps(slots: _KernelSlots, functions: DeviceMath, steps: Sequence[_KernelStep]) -> None:
     lowering = _DeviceLowering(slots.writer, slots.real, functions.call_function)
     seed = _name_size(slots.writer, "seed")
-    for key, holes in steps:
+    for key, holes, final in steps:
         slots.holes = holes
         if key == SEED_STEP:
             slots.store(OUTPUT_HOLE, seed if slots.real.name == "double" else seed.convert("trunc", "i32"))
         else:
             write_step(lowering, key, slots)
+        for slot, column in final.items():
+            slots.store_result(slot, *column)
 
 
-def _finish_kernels(kernels: Sequence[_KernelSlots], columns: Mapping[int, tuple[str, int]]) -> None:
-    """Write what each kernel stores: values that a later one reads, and the results that it was the last to change."""
-    results = dict(columns)
+def _finish_kernels(kernels: Sequence[_KernelSlots]) -> None:
+    """Write what each kernel leaves to later ones in scratch memory."""
     wanted = set[int]()
     for kernel in reversed(kernels):
         for slot in sorted(wanted & kernel.left.keys()):
             kernel.leave_in_scratch(slot)
-        is_first = kernel is kernels[0]
-        for slot in sorted(results if is_first else results.keys() & kernel.left.keys()):
-            kernel.store_result(slot, *results.pop(slot))
         wanted = (wanted - kernel.left.keys()) | kernel.handed
         kernel.around.close()
         kernel.writer.end_function()
