@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 from typing import Any
 
@@ -215,3 +216,49 @@ def test_a_circuit_on_arrays_is_refused_with_what_to_use(gpu: HostGpu) -> None:
 def test_ops_without_native_code_are_refused(gpu: HostGpu) -> None:
     with pytest.raises(NotNativeError):
         wg.circuit("gamma(x)").compile(device="cuda")
+
+
+def huber(x: Any, width: Any) -> Any:
+    return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
+
+
+def steps_down(x: Any) -> Any:
+    total = 0.0 * x
+    while x > 1.0:
+        x = x / 2.0
+        total = total + x
+    return total + x * x
+
+
+@pytest.mark.parametrize("function", [huber, lambda x, y: branching(x, y) * np.tanh(x)])
+def test_batches_of_functions_are_those_of_the_processor(gpu: HostGpu, function: Any) -> None:
+    x = draw_points(500, 1)[:, 0]
+    fast = wg.compile(function, argnums=(0, 1), device="cuda")
+    values, grads = fast.batch_value_and_grad(x, 0.75)
+    wanted = wg.compile(function, argnums=(0, 1)).batch_value_and_grad(x, 0.75)
+
+    np.testing.assert_allclose(values, wanted[0], rtol=1e-14)
+    np.testing.assert_allclose(grads, wanted[1], rtol=1e-13, atol=1e-15)
+    assert sum(gpu.launches) >= 499
+
+
+def test_rows_on_other_branches_are_computed_by_other_recordings(gpu: HostGpu) -> None:
+    x = np.linspace(0.1, 60.0, 400)
+
+    np.testing.assert_allclose(
+        wg.compile(steps_down, device="cuda").batch(x), [steps_down(one) for one in x], rtol=1e-14
+    )
+    assert gpu.launches[0] == 400
+    assert 1 < len(gpu.launches) < 10
+
+
+def test_a_function_for_a_gpu_is_refused_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "LIBRARY_NAMES", ("libcuda-missing.so.1",))
+    driver.load_library.cache_clear()
+    driver.find_gpu.cache_clear()
+    with pytest.raises(DeviceError, match="cannot be loaded"):
+        wg.compile(huber, device="cuda")
+
+
+def test_a_copy_of_a_function_keeps_its_device(gpu: HostGpu) -> None:
+    assert copy.copy(wg.compile(huber, device="cuda")).device == "cuda"

@@ -67,7 +67,7 @@ class LaunchTables(NamedTuple):
 
 
 class CudaProgram:
-    """The kernels of a circuit on one GPU: its outputs, and, with `gradient`, the gradient of its first output."""
+    """The kernels of a circuit on one GPU."""
 
     def __init__(
         self, gpu: Gpu, circuit: CircuitGraph, results: KernelResults, *, gradient: bool, finite: bool
@@ -230,6 +230,41 @@ def run_chunks(program: CudaProgram, source: HostPoints) -> None:
         _wait_for_chunks(works)
     finally:
         stopped.set()
+
+
+class ColumnResults(NamedTuple):
+    """Where the results of columns of numbers go: the first output, and a column for each gradient."""
+
+    values: NDArray[Any]
+    grads: Sequence[NDArray[Any]]
+
+
+def run_columns(
+    program: CudaProgram, inputs: Sequence[NDArray[Any]], out: ColumnResults, rows: NDArray[np.intp] | None
+) -> NDArray[np.intp]:
+    """Compute points whose inputs are columns, or the same number for all; with `rows`, these points alone.
+
+    Returns the indices, among the computed points, of those whose results do not count.
+    """
+    size = len(out.values) if rows is None else len(rows)
+    counts = np.ones(size * program.has_checks, np.bool_)
+
+    def find_places(part: slice) -> slice | NDArray[np.intp]:
+        return part if rows is None else rows[part]
+
+    def read(target: NDArray[Any], part: slice) -> None:
+        for k, column in enumerate(inputs):
+            target[:, k] = column[find_places(part)] if column.ndim else column
+
+    def write(results: ChunkResults, part: slice) -> None:
+        out.values[find_places(part)] = results.values[:, 0]
+        for k, column in enumerate(out.grads):
+            column[find_places(part)] = results.grads[:, k]
+        if program.has_checks:
+            counts[part] = results.holds
+
+    run_chunks(program, HostPoints(size, read, write, by_rows=False))
+    return np.flatnonzero(~counts)
 
 
 def _wait_for_chunks(works: Iterable[futures.Future[None]]) -> None:
@@ -406,7 +441,7 @@ class CudaCompiled(Compiled):
         device: str = "cuda",
     ) -> None:
         self.device = device
-        self.gpu = find_gpu(parse_device(device))
+        self.gpu = open_gpu(device)
         super().__init__(circuit, dtype, check=check, assume=assume)
         check_scalar(self.circuit, f'device="{device}"', "circuit.to_jax() or circuit.to_torch()")
         self._programs: dict[bool, CudaProgram] = {}
@@ -428,9 +463,9 @@ class CudaCompiled(Compiled):
             checked = certificates.add_check_outputs(circuit)
             circuit = checked.circuit
             expected = np.array([float(value) for value in checked.expected_values()], self.dtype).tobytes()
-        results = KernelResults(tuple(range(len(circuit.inputs))) if gradient else (), expected)
+        wanted = tuple(range(len(circuit.inputs))) if gradient else None
         finite = self._builder.finite and circuit.columns.has_finite_constants()
-        return CudaProgram(self.gpu, circuit, results, gradient=gradient, finite=finite)
+        return CudaProgram(self.gpu, circuit, wanted, expected, finite=finite)
 
     def _compute_rows(self, points: ArrayLike, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
         """Return the results at points of the host."""
@@ -559,6 +594,11 @@ class CudaCompiled(Compiled):
         sizes = [int(np.prod(order[k + 1 :])) * self.dtype.itemsize for k in range(len(order))]
         strides = tuple(sizes) if place.by_rows else (sizes[-1], *sizes[:-1])
         return DeviceArray(memory, full, strides, self.dtype)
+
+
+def open_gpu(device: object) -> Gpu:
+    """Return the GPU that `device` names; raise if it names none, or if there is no such GPU."""
+    return find_gpu(parse_device(device))
 
 
 DEVICE_PATTERN = re.compile(r"cuda(?::(\d+))?")
