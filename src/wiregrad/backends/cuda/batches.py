@@ -70,10 +70,14 @@ class CudaProgram:
     """The kernels of a circuit on one GPU."""
 
     def __init__(
-        self, gpu: Gpu, circuit: CircuitGraph, results: KernelResults, *, gradient: bool, finite: bool
+        self, gpu: Gpu, circuit: CircuitGraph, wanted: tuple[int, ...] | None, expected: bytes, *, finite: bool
     ) -> None:
-        wanted = results.grads if gradient else None
-        plan = plan_steps(circuit, 0 if gradient else None, finite=finite, wanted=wanted)
+        """Compile a circuit and, with `wanted`, its gradient by the inputs with these numbers.
+
+        The last outputs have the bits `expected` where results count, and are not among the values.
+        """
+        plan = plan_steps(circuit, None if wanted is None else 0, finite=finite, wanted=wanted)
+        results = KernelResults(wanted or (), expected)
         self.gpu = gpu
         self.source: KernelSource = write_kernels(plan, results)
         names = [f"{KERNEL_NAME}{k}" for k in range(self.source.kernels)]
