@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
 import mpmath
 import numpy as np
 import pytest
 
+import wiregrad as wg
+from wiregrad.api import Builder, Circuit
+from wiregrad.backends.compiled import cast_reals
 from wiregrad.backends.cuda import kernels
+from wiregrad.backends.cuda.kernels import KernelResults
 from wiregrad.backends.native import vector_math
+from wiregrad.backends.native.step_kinds import ABSENT_GRADIENT_BITS
+from wiregrad.backends.native.tiers import plan_steps
 from wiregrad.backends.native.vector_math import REAL_DTYPES, find_vector_function
+from wiregrad.dtypes import BOOL
+from wiregrad.ir import TABLE
+from wiregrad.ops import Elementwise
 
-from ..support.host_kernels import find_device_function
+from ..support.host_kernels import find_device_function, run_kernels
+from ..support.limits import PATIENCE
 from .test_vectormath import CALLED, worst_ulp
 
 
@@ -37,3 +53,97 @@ def test_the_table_holds_the_bits_of_two_over_pi() -> None:
         bits = int(mpmath.floor(2 / mpmath.pi * mpmath.mpf(2) ** (64 * (len(words) - 1))))
 
     assert int("".join(words), 16) == bits
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "kernels"
+KERNELS = {
+    "product": (wg.circuit("a * b"), "float64", 0),
+    "relu_of_square": (wg.circuit("relu(a ** 3 - b)"), "float32", 0),
+    "root_and_sum": (wg.Circuit.from_text("input a, b\nr = sqrt a\ns = add a b\noutput r, s"), "float64", None),
+}
+"""Small circuits without polynomials, whose PTX can be read: the circuit, its type, and the output to differentiate."""
+
+
+def write_ptx(name: str) -> str:
+    circuit, dtype, gradient = KERNELS[name]
+    plan = plan_steps(cast_reals(circuit, np.dtype(dtype)), gradient)
+    grads = () if gradient is None else tuple(range(len(circuit.inputs)))
+    return kernels.compile_to_ptx(kernels.write_kernels(plan, KernelResults(grads)).text)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_ptx_of_small_circuits_is_as_written(name: str) -> None:
+    path = GOLDEN / f"{name}.ptx"
+    text = write_ptx(name)
+    if os.environ.get("WIREGRAD_WRITE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+
+    assert text == path.read_text(encoding="utf-8")
+
+
+def large_circuits() -> dict[str, Circuit]:
+    """Return a circuit of every function of math.h, and one of many nodes."""
+    functions = [op for op in TABLE if isinstance(op, Elementwise) and len(op.inputs) == 1 and op.c]
+    builder = Builder(finite=False)
+    x = builder.input("x")
+    total = x
+    for op in functions:
+        port = builder.apply(op, x)
+        if builder.type_of(port) != BOOL:
+            total = builder.apply(TABLE["add"], total, port)
+    chain = "; ".join(f"x{k + 1} = sin(x{k}) * x{k} + {k}" for k in range(120))
+    return {"functions": builder.build(total), "chain": wg.circuit(f"{chain}; y = x120")}
+
+
+@pytest.mark.parametrize("real", ["float64", "float32"])
+def test_ptx_rounds_every_operation_and_is_accepted_by_the_assembler(tmp_path: Path, real: str) -> None:
+    """Without a rounding mode the assembler may fuse a product and a sum. It runs where it is installed."""
+    for name, circuit in large_circuits().items():
+        plan = plan_steps(cast_reals(circuit, np.dtype(real)), 0)
+        text = kernels.compile_to_ptx(kernels.write_kernels(plan, KernelResults((0,))).text)
+        arithmetic = re.findall(r"\b(?:add|sub|mul|fma|div|sqrt)(\.\w+)*\.f(?:32|64)\b", text)
+
+        assert arithmetic
+        assert set(arithmetic) == {".rn"}
+        assert ".approx" not in text
+        assemble(tmp_path / f"{name}.ptx", text)
+
+
+def assemble(path: Path, text: str) -> None:
+    """Assemble PTX where the assembler is installed."""
+    assembler = shutil.which("ptxas")
+    if assembler is None:
+        return
+    path.write_text(text, encoding="utf-8")
+    command = [assembler, "-arch=sm_90", "-o", str(path.with_suffix(".cubin")), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_small_whole_powers_are_products() -> None:
+    plan = plan_steps(wg.circuit("x ** 5 + x ** -2 + x ** 3"), None)
+    text = kernels.write_kernels(plan, KernelResults()).text
+
+    assert "rare_pow" not in text
+    assert text.count("fmul double") == 3 + 1 + 1
+
+
+@pytest.mark.parametrize("exponent", [-8, -3, *kernels.PRODUCT_EXPONENTS, 6, 8])
+def test_whole_powers_are_within_4_ulp(exponent: int) -> None:
+    circuit = wg.circuit(f"x ** {exponent}")
+    x = np.concatenate(
+        [np.random.default_rng(1).normal(size=500), 10.0 ** np.arange(-60, 60), [0.0, -0.0, np.inf, 5e-324]]
+    )
+    values = run_kernels(circuit, x[:, None], None)[:, 0]
+    with np.errstate(all="ignore"):
+        wanted = x ** float(exponent)
+
+    assert vector_math.measure_ulp_distance(values, wanted).max() <= 4.0
+
+
+def test_a_nan_with_the_bits_of_an_absent_gradient_stays_a_nan() -> None:
+    bits = np.array([ABSENT_GRADIENT_BITS["double"]], np.uint64).view(np.float64)
+    rows = run_kernels(wg.circuit("a * b"), [[2.0, bits[0]]], 0)
+
+    assert np.isnan(rows[0, 1])

@@ -70,8 +70,8 @@ MAX_WHOLE_STEPS = 500
 """The maximum number of steps of a program that is one kernel; beyond it, values no longer fit into registers."""
 STEPS_PER_KERNEL = 250
 """The number of steps of each kernel of a longer program. Scratch memory is read faster than what registers spill."""
-MAX_PRODUCT_EXPONENT = 8
-"""Powers up to this one are products: at most 3.5 ulp off, and many times faster than pow."""
+PRODUCT_EXPONENTS = frozenset([-2, -1, 1, 2, 3, 4, 5])
+"""Powers that are products: at most 4 roundings, so at most 4 ulp off, and many times faster than pow."""
 SUBNORMAL_SHIFT = 54
 """A subnormal number times 2 to this power is normal."""
 
@@ -359,7 +359,7 @@ class _DeviceLowering(ExpressionLowering):
     def lower_short_power(self, tree: CallExpression, base: LlvmValue) -> LlvmValue | None:
         """Write a power with a small whole exponent as a product; else return None."""
         exponent = tree.arguments[1].value if isinstance(tree.arguments[1], NumberExpression) else None
-        if exponent is None or not 1 <= abs(exponent) <= MAX_PRODUCT_EXPONENT or exponent != int(exponent):
+        if exponent is None or exponent not in PRODUCT_EXPONENTS:
             return None
         # The inverse first: a power of the base may overflow where the result is a subnormal number.
         base = base if exponent > 0 else 1.0 / base
