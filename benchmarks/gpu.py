@@ -104,14 +104,9 @@ def make_torch_call(circuit: Circuit, host: Any) -> Callable[[], Any]:
 
     function = circuit.to_torch()
     points = torch.as_tensor(np.ascontiguousarray(host.T), device="cuda")
-
-    def compute(table: Any) -> Any:
-        table = table.detach().requires_grad_()
-        total = function(*table).sum()
-        return torch.autograd.grad(total, table)
-
-    compiled = torch.compile(compute)
-    return lambda: compiled(points)
+    both = torch.func.grad_and_value(lambda x: function(*x))
+    compiled = torch.compile(torch.func.vmap(both, in_dims=1, out_dims=(1, 0)))
+    return lambda: (compiled(points), torch.cuda.synchronize())
 
 
 def measure_case(nodes: int, count: int, peers: bool) -> None:

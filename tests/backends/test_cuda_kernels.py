@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -25,6 +24,7 @@ from wiregrad.dtypes import BOOL
 from wiregrad.ir import TABLE
 from wiregrad.ops import Elementwise
 
+from ..golden.write_kernels import FOLDER, KERNELS, write_ptx
 from ..support.host_kernels import find_device_function, run_kernels
 from ..support.limits import PATIENCE
 from .test_vectormath import CALLED, worst_ulp
@@ -55,30 +55,9 @@ def test_the_table_holds_the_bits_of_two_over_pi() -> None:
     assert int("".join(words), 16) == bits
 
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "kernels"
-KERNELS = {
-    "product": (wg.circuit("a * b"), "float64", 0),
-    "relu_of_square": (wg.circuit("relu(a ** 3 - b)"), "float32", 0),
-    "root_and_sum": (wg.Circuit.from_text("input a, b\nr = sqrt a\ns = add a b\noutput r, s"), "float64", None),
-}
-"""Small circuits without polynomials, whose PTX can be read: the circuit, its type, and the output to differentiate."""
-
-
-def write_ptx(name: str) -> str:
-    circuit, dtype, gradient = KERNELS[name]
-    plan = plan_steps(cast_reals(circuit, np.dtype(dtype)), gradient)
-    grads = () if gradient is None else tuple(range(len(circuit.inputs)))
-    return kernels.compile_to_ptx(kernels.write_kernels(plan, KernelResults(grads)).text)
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_ptx_of_small_circuits_is_as_written(name: str) -> None:
-    path = GOLDEN / f"{name}.ptx"
-    text = write_ptx(name)
-    if os.environ.get("WIREGRAD_WRITE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-
-    assert text == path.read_text(encoding="utf-8")
+    assert write_ptx(name) == (FOLDER / f"{name}.ptx").read_text(encoding="utf-8")
 
 
 def large_circuits() -> dict[str, Circuit]:

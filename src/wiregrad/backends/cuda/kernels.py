@@ -66,8 +66,8 @@ TRIPLE = "nvptx64-nvidia-cuda"
 """LLVM's name of the target."""
 ARCHITECTURE = "sm_75"
 """The oldest GPUs that the PTX runs on; the driver compiles it for newer ones."""
-MAX_WHOLE_STEPS = 500
-"""The maximum number of steps of a program that is one kernel; beyond it, values no longer fit into registers."""
+MAX_WHOLE_STEPS = 700
+"""The maximum number of steps of a program that is one kernel; beyond it, registers spill too much."""
 STEPS_PER_KERNEL = 250
 """The number of steps of each kernel of a longer program. Scratch memory is read faster than what registers spill."""
 PRODUCT_EXPONENTS = frozenset([-2, -1, 1, 2, 3, 4, 5])
