@@ -24,10 +24,9 @@ from playwright.sync_api import Browser, CDPSession, Page, ViewportSize, sync_pl
 import wiregrad as wg
 from benchmarks.layout import REACH, circuit
 from benchmarks.measure import Report, Table, milliseconds
-from wiregrad.cli.explore import PRESETS
-from wiregrad.explorer.html_page import read_static_file
+from wiregrad.cli.page_commands import PRESETS
 from wiregrad.explorer.local_server import ExplorerServer
-from wiregrad.explorer.page_data import ExplorerSession
+from wiregrad.explorer.page_data import ExplorerSession, read_static_file
 
 SIZES = (1_000, 100_000, 1_000_000)
 SERVED = 20_000

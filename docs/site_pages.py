@@ -37,7 +37,7 @@ TOPICS = {
     "frontends": "Values and recording",
     "api.values": "Values and recording",
     "api.compiled_function": "Compiling",
-    "api.circuits": "Circuits and runs",
+    "api": "Circuits and runs",
     "files": "Circuits and runs",
     "api.diagnostics": "Questions",
     "learn": "Questions",

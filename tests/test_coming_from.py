@@ -64,6 +64,7 @@ SCOPES: dict[str, Callable[[], Scope]] = {
     "micrograd": make_micrograd_values,
     "PyTorch": make_torch_values,
     "JAX": make_values,
+    "CasADi": make_functions,
 }
 
 

@@ -87,8 +87,8 @@ def test_the_recipes_add_an_op_a_function_a_question_and_a_command() -> None:
         "src/wiregrad/ops/functions/shape.py",
         "src/wiregrad/inspect/depth.py",
         "src/wiregrad/inspect/__init__.py",
-        "src/wiregrad/api/circuits.py",
-        "src/wiregrad/cli/questions.py",
+        "src/wiregrad/api/__init__.py",
+        "src/wiregrad/cli/circuit_commands.py",
         "src/wiregrad/cli/count.py",
         "src/wiregrad/cli/__init__.py",
     ]

@@ -63,7 +63,7 @@ RARELY_NEEDED = [
     "wiregrad.frontends.replay.recorded_calls",
     "wiregrad.ops.c_expressions",
     "wiregrad.ops.fourier_records",
-    "wiregrad.ops.functions.integrate",
+    "wiregrad.ops.functions.special_and_integrate",
     "wiregrad.ops.functions.statistics",
     "wiregrad.ops.linalg_records",
 ]

@@ -18,7 +18,7 @@ import numpy as np
 
 from wiregrad.codegen.javascript import JavaScriptLanguage
 from wiregrad.codegen.language import Identifiers, escape_comment
-from wiregrad.codegen.op_forms import (
+from wiregrad.codegen.listing import (
     Form,
     OpForm,
     SlotForm,
@@ -41,11 +41,10 @@ from wiregrad.frontends.formula import (
     SIGN_SPELLINGS,
 )
 from wiregrad.ir import TABLE, GraphBuilder, Level, Pattern, Port
-from wiregrad.ir.columns import MAX_NAME_LENGTH
-from wiregrad.ir.types_and_kinks import Convention, encode_mode
+from wiregrad.ir.columns import MAX_NAME_LENGTH, Convention, encode_mode
 from wiregrad.ops import Elementwise
+from wiregrad.ops.array_ops import Kink
 from wiregrad.ops.c_expressions import is_condition, parse_c_text
-from wiregrad.ops.elementwise import Kink
 from wiregrad.ops.gradient_flow import MaskedFlow
 from wiregrad.passes import simplify
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from wiregrad.frontends.recording.scalar import SlopeCode, is_quick, python_text_of
 from wiregrad.ir import TABLE
+from wiregrad.ir.columns import Convention, encode_mode, has_kinks
 from wiregrad.ir.op import ARITHMETIC_METHODS, SIGN_METHODS
-from wiregrad.ir.types_and_kinks import Convention, encode_mode, has_kinks
 from wiregrad.ops import Elementwise
 
 TARGET = Path(__file__).parents[1] / "recorder" / "op_bodies.h"

@@ -24,8 +24,8 @@ import wiregrad
 from wiregrad.frontends.recording import dispatch
 from wiregrad.ir import GraphBuilder, Op
 from wiregrad.ir.builder_methods import BuilderMethods
+from wiregrad.ir.circuit import declared_settings
 from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, SIGN_METHODS, OperatorMethods
-from wiregrad.ir.verifier import declared_settings
 from wiregrad.ops import TABLE, Elementwise
 from wiregrad.ops.functions import FUNCTIONS, RegisteredFunction
 

@@ -55,9 +55,21 @@ from wiregrad.errors import (
 )
 from wiregrad.ir import CircuitGraph
 from wiregrad.ir.builder import CircuitRecording
-from wiregrad.ir.columns import Certificate, Place, Row, check_name
+from wiregrad.ir.circuit import bind_untrusted, check_node_count, verify
+from wiregrad.ir.columns import (
+    DERIVE_MODE,
+    Certificate,
+    Place,
+    Row,
+    check_mode,
+    check_name,
+    derive_usual_modes,
+    parse_mode,
+    type_of_constant,
+    write_mode,
+)
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
-from wiregrad.ir.strict_json import (
+from wiregrad.ir.text_form import (
     MAX_TEXT_BYTES,
     as_pairs,
     check_storable,
@@ -71,15 +83,6 @@ from wiregrad.ir.strict_json import (
     write_elements,
     write_outcome,
 )
-from wiregrad.ir.types_and_kinks import (
-    DERIVE_MODE,
-    check_mode,
-    derive_usual_modes,
-    parse_mode,
-    type_of_constant,
-    write_mode,
-)
-from wiregrad.ir.verifier import bind_untrusted, check_node_count, verify
 
 FORMAT_NAME = "wiregrad-circuit"
 FORMAT_VERSION = 1

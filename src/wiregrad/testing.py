@@ -24,13 +24,12 @@ from wiregrad.frontends.recording.session import data_of
 from wiregrad.frontends.recording.trace import trace_at
 from wiregrad.frontends.recording.value import Value
 from wiregrad.frontends.transforms.derivatives import vjp
-from wiregrad.inspect.check import check_gradients
-from wiregrad.inspect.check.end_to_end import CheckedFunction, GradientCheck, check_end_to_end, is_movable
-from wiregrad.inspect.check.wire_rules import inner_product
+from wiregrad.inspect.check import CheckedFunction, GradientCheck, check_end_to_end, check_gradients, is_movable
 from wiregrad.inspect.report import Report
+from wiregrad.inspect.wire_rules import inner_product
 from wiregrad.ir import TABLE, Op, Pattern
 from wiregrad.ir.circuit import count_without_commas
-from wiregrad.ir.types_and_kinks import type_of_constant
+from wiregrad.ir.columns import type_of_constant
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, Blocking
 from wiregrad.ops.gradient_flow import fill_absent

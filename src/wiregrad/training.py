@@ -36,7 +36,7 @@ from wiregrad.files import (
     read_file_bytes,
     replace_file,
 )
-from wiregrad.ir.strict_json import read_strict_json
+from wiregrad.ir.text_form import read_strict_json
 
 Arrays = tuple[NDArray[Any], ...]
 Generator = np.random.Generator

@@ -14,8 +14,8 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.frontends.recording.tape import GROUPS, PAUSES, STATE, RecordingBlock, Tape
-from wiregrad.ir.scoped_settings import SettingBlock
-from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS
+from wiregrad.ir.columns import CHOSEN_CONVENTIONS
+from wiregrad.settings import SettingBlock
 
 from ..support.limits import wait_for_thread
 from ..support.threads import run_in_threads

@@ -11,7 +11,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import FileFormatError, InputError
-from wiregrad.explorer.training_page import TrainingSession
+from wiregrad.explorer.local_server import TrainingSession
 from wiregrad.inspect.flight_recorder import Flight, FlightError, load_flight
 
 

@@ -16,7 +16,7 @@ from wiregrad.backends.native.batch import count_threads
 from wiregrad.backends.native.vector_math import MATH_SOURCES, find_vector_function
 from wiregrad.cli import main
 from wiregrad.errors import SettingError, WiregradError
-from wiregrad.ir.types_and_kinks import Convention
+from wiregrad.ir.columns import Convention
 
 from ..support.limits import PATIENCE
 

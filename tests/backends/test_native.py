@@ -48,7 +48,7 @@ from wiregrad.errors import CircuitError, NotNativeError, OutputError
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph
 from wiregrad.ir.columns import DeferredLabels, NodeLabels
 from wiregrad.ir.op import Pattern
-from wiregrad.ops.elementwise import Elementwise
+from wiregrad.ops.array_ops import Elementwise
 
 from ..support.cases import random_case, several_outputs, with_outputs
 from ..support.limits import PATIENCE

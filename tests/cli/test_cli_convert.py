@@ -13,10 +13,10 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.cli import cli, main
+from wiregrad.cli.circuit_commands import CONVERT_ENDINGS
+from wiregrad.cli.circuit_commands import LANGUAGE_ENDINGS as CODE
 from wiregrad.cli.command_base import CIRCUIT_FORMS, TargetCommand
 from wiregrad.cli.command_base import FORM_ENDINGS as WHOLE
-from wiregrad.cli.exports import CONVERT_ENDINGS
-from wiregrad.cli.exports import LANGUAGE_ENDINGS as CODE
 
 from ..support.limits import PATIENCE, start_process
 from ..support.sampling import sample_one

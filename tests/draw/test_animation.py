@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.draw.render.svg import PictureTiming
+from wiregrad.draw.svg import PictureTiming
 from wiregrad.errors import InputError
 
 

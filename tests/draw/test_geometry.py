@@ -10,9 +10,8 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.draw import build_picture
-from wiregrad.draw.layout.boxes import BoxKind
+from wiregrad.draw.layout.boxes import BoxKind, measure_text
 from wiregrad.draw.layout.figure import COMPACT_SIZES, NORMAL_SIZES, PlacedPicture, Sizes, find_places, place_picture
-from wiregrad.draw.layout.labels import measure_text
 from wiregrad.draw.palette import ALL_TONES, THEMES, Theme, collect_colours, contrast_ratio
 
 NEURON = "n = x1*w1 + x2*w2 + b; o = tanh(n)"

@@ -13,8 +13,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.draw import BoxKind, Picture, build_mimebundle, build_picture, to_dot, to_mermaid, to_svg, to_unicode
-from wiregrad.draw.layout.figure import build_group_frames, find_groups_to_frame, place_picture
-from wiregrad.draw.layout.labels import (
+from wiregrad.draw.layout.boxes import (
     LETTER_ADVANCE,
     ReadingState,
     clip_end,
@@ -25,6 +24,7 @@ from wiregrad.draw.layout.labels import (
     measure_text,
     read_value,
 )
+from wiregrad.draw.layout.figure import build_group_frames, find_groups_to_frame, place_picture
 from wiregrad.draw.palette import (
     ALL_TONES,
     MAX_WIRE_WIDTH,

@@ -19,19 +19,22 @@ import wiregrad as wg
 from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
 from wiregrad.cli.command_base import parse_target
-from wiregrad.cli.explore import PRESETS, run_target
+from wiregrad.cli.page_commands import PRESETS, run_target
 from wiregrad.draw import build_picture
 from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, InputError
-from wiregrad.explorer import html_page
+from wiregrad.explorer import page_data
 from wiregrad.explorer.circuit_views import CircuitViews, extract_part
-from wiregrad.explorer.find_language import match_query
-from wiregrad.explorer.html_page import dump_json, render_page, render_served_page, to_html
+from wiregrad.explorer.large_circuits import match_query
 from wiregrad.explorer.page_data import (
     MAX_ANSWER_CHARACTERS,
     MAX_PAGE_NODES,
     build_page_data,
     draw_summary,
+    dump_json,
+    render_page,
+    render_served_page,
     strip_folders,
+    to_html,
 )
 from wiregrad.ir import Place
 from wiregrad.ir.columns import NameTable, NodeLabels
@@ -135,7 +138,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
         "drawers.js": "console.log(1)",
         "explorer.css": "body > p { color: red }",
     }
-    monkeypatch.setattr(html_page, "read_inline_file", texts.__getitem__)
+    monkeypatch.setattr(page_data, "read_inline_file", texts.__getitem__)
 
 
 def spoiled(text: str) -> Run:
@@ -365,15 +368,15 @@ def test_the_examples_are_those_of_the_menu() -> None:
 
 def test_a_page_without_its_script_says_what_to_do() -> None:
     with pytest.raises(FileAccessError, match="make page"):
-        html_page.read_static_file("no-such-file.js")
+        page_data.read_static_file("no-such-file.js")
 
 
 @pytest.mark.parametrize("text", ["a</SCRIPT>", "'<!--'", "</style"])
 def test_a_script_that_would_end_its_element_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html_page, "read_static_file", lambda name: text)
+    monkeypatch.setattr(page_data, "read_static_file", lambda name: text)
 
     with pytest.raises(FileFormatError, match="cannot be embedded in a page"):
-        html_page.read_inline_file.__wrapped__("explorer.js")
+        page_data.read_inline_file.__wrapped__("explorer.js")
 
 
 def chain(steps: int, x: float) -> Run:

@@ -20,7 +20,7 @@ import pytest
 import wiregrad as wg
 from wiregrad.api import Run
 from wiregrad.backends import interpreter
-from wiregrad.cli.explore import explore_command as command
+from wiregrad.cli.page_commands import explore_command as command
 from wiregrad.dtypes import BOOL
 from wiregrad.errors import FileAccessError, InputError
 from wiregrad.explorer import local_server
@@ -804,7 +804,7 @@ def test_the_browser_is_opened_with_the_address_that_is_printed(
 # A job in the background ignores interrupts, and so would what it starts.
 PROGRAM = """
 import signal, sys
-from wiregrad.cli.explore import explore_command
+from wiregrad.cli.page_commands import explore_command
 signal.signal(signal.SIGINT, signal.default_int_handler)
 explore_command.main(sys.argv[1:], standalone_mode=False)
 """
@@ -855,7 +855,7 @@ def test_what_is_on_show_can_be_kept_as_a_file(client: Browser) -> None:
 
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wiregrad.explorer.html_page.read_inline_file", lambda name: "")
+    monkeypatch.setattr("wiregrad.explorer.page_data.read_inline_file", lambda name: "")
 
 
 @pytest.mark.usefixtures("inline")

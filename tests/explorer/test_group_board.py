@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.api.circuits import Run
+from wiregrad.api import Run
 from wiregrad.errors import InputError
 from wiregrad.explorer.circuit_views import CircuitViews
 

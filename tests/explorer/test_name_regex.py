@@ -12,7 +12,7 @@ import pytest
 import wiregrad as wg
 from wiregrad.errors import InputError
 from wiregrad.explorer.circuit_views import CircuitViews
-from wiregrad.explorer.find_language import MAX_REGEX_ITEMS, match_names, match_query
+from wiregrad.explorer.large_circuits import MAX_REGEX_ITEMS, match_names, match_query
 
 ITEMS = [
     "a",

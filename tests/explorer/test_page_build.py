@@ -110,7 +110,7 @@ def test_a_page_can_be_written_from_the_wheel_alone(wheel: Path, tmp_path: Path)
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(unpacked)
     circuit = "import wiregrad as wg; x = wg.circuit('x')"
-    code = f"{circuit}; from wiregrad.explorer import html_page; print(html_page.__file__, html_page.to_html(x))"
+    code = f"{circuit}; from wiregrad.explorer import page_data; print(page_data.__file__, page_data.to_html(x))"
     environment = without_node(tmp_path, PYTHONPATH=str(unpacked))
     command = [sys.executable, "-c", code]
     done = subprocess.run(

@@ -14,11 +14,10 @@ import pytest
 from traitlets import TraitError
 
 import wiregrad as wg
-from wiregrad.draw.render.text import HTML_TYPE, MAX_OUTPUT_BYTES, SVG_TYPE, TEXT_TYPE
+from wiregrad.draw.text import HTML_TYPE, MAX_OUTPUT_BYTES, SVG_TYPE, TEXT_TYPE
 from wiregrad.errors import InputError
 from wiregrad.explorer import widget as module
-from wiregrad.explorer.html_page import read_static_file
-from wiregrad.explorer.page_data import ExplorerSession
+from wiregrad.explorer.page_data import ExplorerSession, read_static_file
 from wiregrad.explorer.widget import (
     INSTALL_COMMAND,
     MAX_STORED_DATA,

@@ -26,9 +26,9 @@ import wiregrad as wg
 from wiregrad.dtypes import DTYPES, FLOAT, WireType
 from wiregrad.errors import FileAccessError, FileFormatError, TextError
 from wiregrad.files import load, parse_json, save, write_json
-from wiregrad.ir import TABLE, Certificate, CircuitRecording, Place, strict_json
-from wiregrad.ir.strict_json import write_elements
-from wiregrad.ir.types_and_kinks import Convention, encode_mode
+from wiregrad.ir import TABLE, Certificate, CircuitRecording, Place, text_form
+from wiregrad.ir.columns import Convention, encode_mode
+from wiregrad.ir.text_form import write_elements
 from wiregrad.ops.array_ops import ArrayOp, _infer_from_shortened, _stand_in
 
 from ..support.limits import PATIENCE
@@ -350,15 +350,15 @@ def test_a_text_that_is_no_strict_json_is_refused(text: Any, message: str) -> No
 def test_brackets_are_counted_outside_strings_in_blocks_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(0)
     strings = ['"[["', '"]"', r'"[\\"', r'"\"["', r'"[\\\"]"']
-    monkeypatch.setattr(strict_json, "MAX_JSON_DEPTH", 3)
+    monkeypatch.setattr(text_form, "MAX_JSON_DEPTH", 3)
     refused = 0
     for _ in range(1000):
         pieces = rng.choices(["[", "]", *strings], [4, 3, 1, 1, 1, 1, 1], k=rng.randrange(20))
         depth = max(accumulate(({"[": 1, "]": -1}.get(piece, 0) for piece in pieces), initial=0))
-        monkeypatch.setattr(strict_json, "_BLOCK_BYTES", rng.randrange(1, 10))
+        monkeypatch.setattr(text_form, "_BLOCK_BYTES", rng.randrange(1, 10))
         refused += depth > 3
         with pytest.raises(FileFormatError, match="deeper than the limit of 3") if depth > 3 else nullcontext():
-            strict_json.check_json_size("".join(pieces).encode())
+            text_form.check_json_size("".join(pieces).encode())
 
     assert refused > 50
 
@@ -366,7 +366,7 @@ def test_brackets_are_counted_outside_strings_in_blocks_of_any_length(monkeypatc
 def test_counting_brackets_takes_little_room() -> None:
     data = b'[],"",' * 2_000_000
     tracemalloc.start()
-    strict_json.check_json_size(data)
+    text_form.check_json_size(data)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
@@ -377,10 +377,10 @@ def test_counting_brackets_takes_little_room() -> None:
 def test_more_items_than_fit_into_memory_are_refused_before_they_are_read(
     item: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strict_json, "MAX_JSON_ITEMS", 1000)
+    monkeypatch.setattr(text_form, "MAX_JSON_ITEMS", 1000)
 
     with pytest.raises(FileFormatError, match="more than 1,000 lists, objects and commas"):
-        strict_json.read_strict_json("[" + item * 1000 + "1]")
+        text_form.read_strict_json("[" + item * 1000 + "1]")
     with pytest.raises(TextError, match="line 2: there are more than 1,000 lists, objects and commas"):
         wg.Circuit.from_text(f"input x\ny = constant float64[9] [{item * 1000}1]\noutput x")
 

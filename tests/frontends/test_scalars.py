@@ -11,7 +11,7 @@ import pytest
 import wiregrad as wg
 from wiregrad.frontends.recording.scalar import SCALAR_OPS, generate_scalar_function
 from wiregrad.frontends.recording.value import Scalar
-from wiregrad.ir.types_and_kinks import Convention, encode_mode
+from wiregrad.ir.columns import Convention, encode_mode
 from wiregrad.ops import TABLE, Elementwise
 
 QUICK = [op for op in SCALAR_OPS if isinstance(op, Elementwise)]

@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Any
 
 import wiregrad as wg
-from wiregrad.learn.answers import is_accepted
 from wiregrad.learn.drawing import build_drawing, check_drawing
 from wiregrad.learn.lessons import (
     DrawScreen,
@@ -31,7 +30,7 @@ from wiregrad.learn.lessons import (
 )
 from wiregrad.learn.questions import NUDGES, Question, find_paths
 from wiregrad.learn.quiz import Quiz
-from wiregrad.learn.quiz_run import Draws, QuizCircuit
+from wiregrad.learn.quiz_run import Draws, QuizCircuit, is_accepted
 from wiregrad.learn.sentences import CLAIMS
 
 Data = dict[str, Any]

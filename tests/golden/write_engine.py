@@ -25,11 +25,11 @@ from wiregrad.backends.interpreter import bind_inputs, run_all_outputs
 from wiregrad.dtypes import format_short
 from wiregrad.errors import FormulaError, suggest_name
 from wiregrad.explorer.circuit_views import CircuitViews
-from wiregrad.explorer.find_language import match_query
+from wiregrad.explorer.large_circuits import match_query
 from wiregrad.frontends.formula import parse_formula_with_notes
 from wiregrad.inspect.blame import blame
 from wiregrad.inspect.paths import paths
-from wiregrad.inspect.steps import steps
+from wiregrad.inspect.report import steps
 from wiregrad.ir import CONSTANT, TABLE, CircuitGraph, Node, parse_text
 from wiregrad.ir.circuit import repr_number
 from wiregrad.ops import Elementwise

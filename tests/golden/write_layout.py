@@ -18,12 +18,22 @@ import numpy as np
 import wiregrad as wg
 from wiregrad.draw import build_picture
 from wiregrad.draw.layout import figure as figures
-from wiregrad.draw.layout.boxes import MIN_MERGED_SPLITTERS, Box, BoxKind, Picture
+from wiregrad.draw.layout.boxes import (
+    MIN_MERGED_SPLITTERS,
+    Box,
+    BoxKind,
+    Picture,
+    clip_end,
+    clip_front,
+    escape_unprintable,
+    finite_norm,
+    measure_text,
+    read_value,
+)
 from wiregrad.draw.layout.figure import build_group_frames
-from wiregrad.draw.layout.grouping import list_group_paths
-from wiregrad.draw.layout.labels import clip_end, clip_front, escape_unprintable, finite_norm, measure_text, read_value
+from wiregrad.draw.layout.picture import list_group_paths
 from wiregrad.draw.layout.placement import BoxShape, LayoutMetrics, WireJoint, compute_layout
-from wiregrad.explorer.json_encoding import summarize_array
+from wiregrad.explorer import summarize_array
 from wiregrad.explorer.page_data import encode_circuit
 from wiregrad.ir import CircuitGraph
 

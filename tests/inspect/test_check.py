@@ -15,7 +15,7 @@ import pytest
 import wiregrad as wg
 from wiregrad.errors import InputError
 from wiregrad.inspect.check import GradientCheck, check_gradients
-from wiregrad.inspect.check.wire_rules import CheckedWire, SampledElements
+from wiregrad.inspect.wire_rules import CheckedWire, SampledElements
 from wiregrad.ops import TABLE, Elementwise, Pattern
 from wiregrad.ops.array_ops import ArrayOp, Blocking
 from wiregrad.ops.gradient_flow import add_flows, multiply_flows

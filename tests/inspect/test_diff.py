@@ -13,7 +13,7 @@ from wiregrad.dtypes import WireType
 from wiregrad.errors import InputError
 from wiregrad.inspect.diff import Difference, diff
 from wiregrad.ir import TABLE, Row
-from wiregrad.ir.types_and_kinks import Convention, encode_mode
+from wiregrad.ir.columns import Convention, encode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.passes.rewriting import Rewriter
 

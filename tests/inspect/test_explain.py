@@ -12,7 +12,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.inspect.explain import Explanation, GradientCause, GradientCut, find_cuts
-from wiregrad.inspect.run_index import RunIndex
+from wiregrad.inspect.report import RunIndex
 from wiregrad.ir import Place
 from wiregrad.ops.gradient_flow import fill_absent
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wiregrad as wg
-from wiregrad.draw.layout.labels import count_columns
+from wiregrad.draw.layout.boxes import count_columns
 from wiregrad.draw.palette import THEMES, contrast_ratio
 from wiregrad.draw.plots import (
     CURVE_COLOURS,
@@ -28,7 +28,7 @@ from wiregrad.draw.plots import (
 )
 from wiregrad.errors import InputError, UnknownNameError
 from wiregrad.inspect.flow import BLOCK_SIZE, MAX_BINS_PER_SIGN, flow, histogram, join_tallies, tally_numbers
-from wiregrad.inspect.run_index import RunIndex
+from wiregrad.inspect.report import RunIndex
 
 from ..support.random_circuits import random_circuit, random_point
 

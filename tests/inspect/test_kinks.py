@@ -19,7 +19,7 @@ from wiregrad.errors import InputError, OperandError, UnknownNameError
 from wiregrad.frontends.recording.record import convention
 from wiregrad.inspect.kinks import MAX_KINK_LINES, kinks
 from wiregrad.ir import TABLE
-from wiregrad.ir.types_and_kinks import Convention, decode_mode, encode_mode, has_kinks
+from wiregrad.ir.columns import Convention, decode_mode, encode_mode, has_kinks
 from wiregrad.ops import Elementwise
 from wiregrad.passes.rewriting import with_convention
 

@@ -14,7 +14,7 @@ import pytest
 import wiregrad as wg
 from wiregrad.backends import RunRecord
 from wiregrad.errors import InputError, UnknownNameError
-from wiregrad.inspect import run_index
+from wiregrad.inspect import report
 from wiregrad.inspect.paths import branches, paths
 from wiregrad.ir import Pattern
 
@@ -494,7 +494,7 @@ def test_many_uses_behind_splitters_are_found_in_one_walk(monkeypatch: pytest.Mo
     x = builder.input("x")
     run = builder.build(reduce(builder.add, [builder.sin(x) for _ in range(400)])).split().run(x=1)
     pulled = list[object]()
-    monkeypatch.setattr(run_index, "match_dtype", lambda flow, x: pulled.append(x))
+    monkeypatch.setattr(report, "match_dtype", lambda flow, x: pulled.append(x))
     found = branches(run, "x")
 
     assert len(found.branches) == 400

@@ -20,7 +20,7 @@ from wiregrad.errors import (
     suggest_name,
 )
 from wiregrad.ir import Place
-from wiregrad.ir.types_and_kinks import Convention, encode_mode
+from wiregrad.ir.columns import Convention, encode_mode
 
 from ..support.sampling import choose_count
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.learn.answers import is_accepted, measure_tolerance, read_answer
 from wiregrad.learn.quiz import QuestionSource, judge_answer
+from wiregrad.learn.quiz_run import is_accepted, measure_tolerance, read_answer
 
 
 @pytest.mark.parametrize(

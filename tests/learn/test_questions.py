@@ -10,10 +10,9 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import InputError, NoQuestionError, OutputError
-from wiregrad.learn.answers import collides
 from wiregrad.learn.questions import DRAFTERS, POSERS, Question, tells_number
 from wiregrad.learn.quiz import KINDS, QuestionSource, judge_answer
-from wiregrad.learn.quiz_run import Draws, QuizCircuit, show_number
+from wiregrad.learn.quiz_run import Draws, QuizCircuit, collides, show_number
 from wiregrad.learn.sentences import NEUTRAL, TEXTS, TITLES
 
 FORMULAS = (

@@ -12,10 +12,10 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import NoQuestionError
-from wiregrad.learn.answers import is_accepted
 from wiregrad.learn.lessons import load_course
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import QuestionSource, judge_answer
+from wiregrad.learn.quiz_run import is_accepted
 from wiregrad.learn.sentences import TITLES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))

@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad.errors import RecordError
 from wiregrad.ops import TABLE
 from wiregrad.ops.array_ops import LinearOp, Reduction
+from wiregrad.ops.functions import FUNCTIONS
+from wiregrad.ops.functions.registry import register_function
 
 from ..support.array_checks import elementwise_ops, list_array_checks
 from ..support.compare import PlannedCheck
@@ -183,3 +186,13 @@ def test_the_gradient_of_a_determinant_of_infinities_ends() -> None:
         gradient = wg.grad(np.linalg.det)(matrix)
 
     assert np.isnan(gradient).all()
+
+
+def test_a_function_is_registered_once() -> None:
+    with pytest.raises(RecordError, match="a function named tile is registered already"):
+        register_function(np.tile)(FUNCTIONS["tile"].run)
+
+
+def test_apply_over_axes_refuses_a_function_that_loses_axes() -> None:
+    with pytest.raises(ValueError, match="correct shape"):
+        wg.grad(lambda x: np.sum(np.apply_over_axes(lambda y, axis: np.sum(y), x, [0])))(np.ones((2, 3)))

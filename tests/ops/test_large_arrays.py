@@ -12,13 +12,14 @@ import scipy.special
 
 import wiregrad as wg
 from wiregrad.ir import TABLE
-from wiregrad.ir.types_and_kinks import Convention, encode_mode
-from wiregrad.ops.elementwise import Elementwise
+from wiregrad.ir.columns import Convention, encode_mode
+from wiregrad.ops.array_ops import Elementwise
 from wiregrad.ops.elementwise_records import MIN_ELEMENTS_WORTH_LOADING
-from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
-from wiregrad.ops.large_arrays import (
+from wiregrad.ops.gradient_flow import (
     MIN_LARGE_ELEMENTS,
+    MaskedFlow,
     clip_large,
+    fill_absent,
     has_nan,
     is_finite,
     power_of_large,

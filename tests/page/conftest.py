@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ViewportSize, expect
 
-from wiregrad.explorer.html_page import render_page
+from wiregrad.explorer.page_data import render_page
 
 from .driver import PATIENCE, WIDE, Explorer, Watched, chromium
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Locator, Page, Route, sync_playwright
 
-from wiregrad.cli.explore import PRESETS
+from wiregrad.cli.page_commands import PRESETS
 
 from ..support.sampling import mark_full
 

@@ -81,7 +81,7 @@ MUTATIONS = {
     ),
     "words, legend and cards overlap": Mutation("web/src/css/shell.css", "    height: 80px;\n", "    height: 52px;\n"),
     "elision hides a NaN": Mutation(
-        "src/wiregrad/explorer/json_encoding.py", '"short": reading.bare_text,', '"short": "\\u2016\\u2016",'
+        "src/wiregrad/explorer/__init__.py", '"short": reading.bare_text,', '"short": "\\u2016\\u2016",'
     ),
     "0 does not fit from everywhere": Mutation(
         "web/src/ui/key-commands.ts",

@@ -13,7 +13,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, FloatRect
 
 import wiregrad as wg
-from wiregrad.cli.explore import PRESETS
+from wiregrad.cli.page_commands import PRESETS
 
 from .driver import PATIENCE, Explorer, Watched
 from .subjects import Pages

@@ -16,7 +16,7 @@ import numpy as np
 
 import wiregrad as wg
 from wiregrad.api.diagnostics import LiveFlight
-from wiregrad.explorer.html_page import dump_json, read_static_file, render_page
+from wiregrad.explorer.page_data import dump_json, read_static_file, render_page
 from wiregrad.explorer.widget import widget
 
 ITERATIONS = 1200

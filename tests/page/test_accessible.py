@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wiregrad.cli.explore import PRESETS
+from wiregrad.cli.page_commands import PRESETS
 
 from ..support.sampling import mark_full, sample_one
 from .conftest import Opener

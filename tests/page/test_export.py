@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.cli.explore import PRESETS
-from wiregrad.explorer.html_page import render_page, to_html
-from wiregrad.explorer.page_data import build_page_data
+from wiregrad.cli.page_commands import PRESETS
+from wiregrad.explorer.page_data import build_page_data, render_page, to_html
 
 from ..support.sampling import sample_one
 from .conftest import Opener

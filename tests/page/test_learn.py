@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, expect
 
-from wiregrad.learn.answers import show_exactly
 from wiregrad.learn.drawing import DrawingNumbers, build_drawing
 from wiregrad.learn.lessons import (
     DrawScreen,
@@ -23,7 +22,7 @@ from wiregrad.learn.lessons import (
 )
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import Quiz
-from wiregrad.learn.quiz_run import show_number
+from wiregrad.learn.quiz_run import show_exactly, show_number
 from wiregrad.learn.sentences import TITLES
 
 from ..support.sampling import sample_one

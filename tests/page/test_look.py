@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.cli.explore import PRESETS
-from wiregrad.explorer.html_page import to_html
+from wiregrad.cli.page_commands import PRESETS
+from wiregrad.explorer.page_data import to_html
 
 from ..support.sampling import mark_full, sample_one
 from .conftest import Opener

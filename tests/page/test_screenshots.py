@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from wiregrad.cli.explore import PRESETS
+from wiregrad.cli.page_commands import PRESETS
 
 from .contact_sheet import MOCKED, write_contact_sheet
 from .driver import ROOT

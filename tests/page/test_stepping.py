@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 import wiregrad as wg
-from wiregrad.cli.explore import PRESETS
+from wiregrad.cli.page_commands import PRESETS
 from wiregrad.dtypes import NO_GRADIENT, format_brief_number
 
 from ..support.sampling import sample_one

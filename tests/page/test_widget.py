@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import wiregrad as wg
-from wiregrad.explorer.html_page import dump_json, read_static_file
+from wiregrad.explorer.page_data import dump_json, read_static_file
 from wiregrad.explorer.widget import ExplorerWidget, widget
 
 from ..support.sampling import mark_full

@@ -10,6 +10,7 @@ import autograd.numpy as autograd_numpy
 import autograd.scipy.special
 import autograd.test_util
 import autograd.tracer
+import casadi
 import jax
 import jax.numpy as jnp
 import jax.test_util
@@ -66,15 +67,22 @@ def make_jax_scope() -> Scope:
     return make_functions(jnp, jnp.array) | {"jax": jax, "jnp": jnp, "x": jnp.array(MATRIX)}
 
 
+def make_casadi_scope() -> Scope:
+    x = casadi.SX.sym("x", 3)
+    e = casadi.sum1(casadi.sin(x) ** 2) + x[0] * x[1]
+    return {"ca": casadi, "x": x, "e": e, "v": x * casadi.cos(x[0]), "p": VECTOR, "q": VECTOR[::-1] + 0.25}
+
+
 THEIR_SCOPES = {
     "autograd": make_autograd_scope,
     "micrograd": make_micrograd_scope,
     "PyTorch": make_torch_scope,
     "JAX": make_jax_scope,
+    "CasADi": make_casadi_scope,
 }
 NOT_COMPARED = (
     *("import", "Value(2.0, label", "_prev", "_op", "check_grads"),
-    *("manual_seed", "random", "make_jaxpr"),
+    *("manual_seed", "random", "make_jaxpr", "CodeGenerator"),
 )
 """Rows whose sides give no numbers, or random ones."""
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.ir.types_and_kinks import Convention
+from wiregrad.ir.columns import Convention
 from wiregrad.ops import TABLE, Elementwise
 
 from .frameworks import JAX, TORCH, Peer, find, numbers

@@ -15,7 +15,7 @@ from wiregrad.dtypes import BOOL, FLOAT, WireType
 from wiregrad.errors import WiregradError
 from wiregrad.inspect.receipt import OpUse, ReceiptPoint, ReceiptVerdict, build_op_circuit, op_test_points
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Pattern
-from wiregrad.ir.types_and_kinks import Convention, encode_mode
+from wiregrad.ir.columns import Convention, encode_mode
 from wiregrad.ops import Elementwise
 
 from .random_circuits import random_circuit, random_point

@@ -91,6 +91,9 @@ def as_numbers(thing: Any) -> list[Any] | None:
         return as_numbers([thing[key] for key in sorted(thing)])
     if hasattr(thing, "detach"):
         thing = thing.detach()
+    if type(thing).__name__ == "DM":
+        # In CasADi numbers and vectors are matrices, too.
+        thing = np.squeeze(thing.full())
     thing = thing.data if type(thing).__name__ in ("Value", "Scalar", "NumpyScalar") else thing
     is_number = isinstance(thing, int | float | np.generic) or hasattr(thing, "__array__")
     return [np.asarray(thing)] if is_number else None

@@ -13,9 +13,9 @@ import numpy as np
 
 from wiregrad.api import Builder, Circuit
 from wiregrad.ir import Pattern
-from wiregrad.ir.types_and_kinks import Convention, encode_mode
+from wiregrad.ir.columns import Convention, encode_mode
 from wiregrad.ops import Elementwise
-from wiregrad.ops.elementwise import SAMPLE_NUMBERS, Kink, SamplePoint
+from wiregrad.ops.array_ops import SAMPLE_NUMBERS, Kink, SamplePoint
 
 STENCIL_ERROR = 1e-8
 COMPLEX_STEP_ERROR = 1e-12

@@ -14,7 +14,7 @@ from wiregrad.api import Builder, Circuit
 from wiregrad.dtypes import BOOL
 from wiregrad.errors import DomainError, WiregradError
 from wiregrad.ir import DERIVE_MODE, TABLE, Pattern, Place, Port, Row
-from wiregrad.ir.types_and_kinks import Convention, encode_mode
+from wiregrad.ir.columns import Convention, encode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.passes.rewriting import Rewriter, prune
 

@@ -11,8 +11,7 @@ import pytest
 import wiregrad as wg
 from wiregrad.errors import CheckError, InputError, OperandError, UnknownOpError
 from wiregrad.ops import TABLE
-from wiregrad.ops.array_ops import ArrayOp, General
-from wiregrad.ops.elementwise import Elementwise, Pattern
+from wiregrad.ops.array_ops import ArrayOp, Elementwise, General, Pattern
 from wiregrad.testing import check_function, check_op
 
 RNG = np.random.default_rng(0)

@@ -83,7 +83,7 @@ from wiregrad.frontends.replay.recorded_calls import (
 from wiregrad.frontends.transforms.derivatives import hessian, jacobian, make_value_and_grad
 from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
-from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, chosen_convention
+from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention
 from wiregrad.lazy import pause_collection
 
 ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)

@@ -15,27 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wiregrad.api.circuits import Circuit, Run
+from wiregrad.api import Circuit, Run
 from wiregrad.api.values import Value, trace_with_inputs
 from wiregrad.api.values import run as run_function
 from wiregrad.backends import RunRecord, interpreter
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import CheckError, InputError, WiregradError, short_repr
-from wiregrad.frontends.recording.anomaly import anomaly
+from wiregrad.frontends.recording.session import anomaly
 from wiregrad.inspect.blame import Blame
 from wiregrad.inspect.blame import blame as blame_of
-from wiregrad.inspect.check import check_gradients
-from wiregrad.inspect.check.end_to_end import GradientCheck
+from wiregrad.inspect.check import GradientCheck, check_gradients
 from wiregrad.inspect.explain import Explanation, explain_value
 from wiregrad.inspect.flight_recorder import Event, Flight, Snapshot, copy_step
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
-    from wiregrad.explorer import local_server, training_page
+    from wiregrad.explorer import local_server
 else:
     # A recorder that nobody watches needs no server.
     local_server = load_module_lazily("wiregrad.explorer.local_server")
-    training_page = load_module_lazily("wiregrad.explorer.training_page")
 
 __all__ = ["anomaly", "blame", "check_grads", "explain", "record"]
 
@@ -127,7 +125,7 @@ class LiveFlight(Flight):
         default = KEPT_STEPS if function is not None else 0
         super().__init__(capacity, keep=default if keep is None else keep, **options)
         self._function = function
-        self._session: training_page.TrainingSession | None = None
+        self._session: local_server.TrainingSession | None = None
         self._event_run: tuple[int, RunRecord] | None = None
         self._before_break: deque[Snapshot] = deque(maxlen=self.keep + 1)
         if live:
@@ -209,7 +207,7 @@ class LiveFlight(Flight):
         With `wait=False` the server runs in the background, and the returned object has `url` and `stop()`.
         """
         if self._session is None:
-            self._session = training_page.TrainingSession(
+            self._session = local_server.TrainingSession(
                 self, run_step=self.run_step, list_steps=lambda: self.runnable_steps
             )
         return _open_training(self._session, port, browser, wait)
@@ -218,9 +216,9 @@ class LiveFlight(Flight):
 def open_flight(path: Path, flight: Flight, *, port: int = 0, browser: bool = True, wait: bool = True) -> Any:
     """Open the page of a flight that was read from a file."""
     name = f"{path.name}, {count_with_noun(flight.steps, 'step')}"
-    return _open_training(training_page.TrainingSession(flight, name=name), port, browser, wait)
+    return _open_training(local_server.TrainingSession(flight, name=name), port, browser, wait)
 
 
-def _open_training(session: training_page.TrainingSession, port: int, browser: bool, wait: bool) -> Any:
-    app = partial(training_page.build_training_app, session)
+def _open_training(session: local_server.TrainingSession, port: int, browser: bool, wait: bool) -> Any:
+    app = partial(local_server.build_training_app, session)
     return local_server.open_explorer(app, port=port, browser=browser, wait=wait)

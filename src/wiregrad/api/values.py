@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from wiregrad import draw
-from wiregrad.api.circuits import Circuit, Run
+from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
 from wiregrad.errors import OperandError, UnknownAttributeError, short_repr, suggest_name
 from wiregrad.frontends.recording.arguments import register_container, tree_map

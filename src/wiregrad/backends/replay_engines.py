@@ -27,6 +27,7 @@ from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.passes import (
+    SilentWatcher,
     drop_gradient_stops,
     expand_unnamed,
     gradient_circuit,
@@ -34,7 +35,6 @@ from wiregrad.passes import (
     simplify_finite,
     sweep_backward,
 )
-from wiregrad.passes.differentiation import SilentWatcher
 
 if TYPE_CHECKING:
     from wiregrad.backends.cuda import batches as cuda_batches

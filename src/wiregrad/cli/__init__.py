@@ -4,8 +4,8 @@ Results go to stdout, everything else to stderr. Exit codes: 0 success; 1 a comm
 wrong usage; 3 the input or output cannot be read, run or written; 4 a package that the command needs is not installed;
 130 interrupted; 141 the reader of the output closed it, which is the code shells give any program.
 
-Read `questions` first: it has the shortest commands. `exports` holds `draw`, `code` and `convert`, `explore` holds the
-command of its name, `learn` holds `learn` and `quiz`, `environment` holds `doctor`, `bench` and `completion`, and the
+Read `circuit_commands` first: it has the shortest commands, which ask about a circuit or write it in another form.
+`page_commands` holds `explore`, `learn` and `quiz`, `environment` holds `doctor`, `bench` and `completion`, and the
 package `bench` what that command measures. They share `command_base` (what FORMULA and NAME=VALUE mean, what is read
 and written and what is printed if that fails, options, printing). Only `main` is called from outside.
 """
@@ -24,12 +24,19 @@ import click
 from click.shell_completion import shell_complete
 
 from wiregrad import __version__
+from wiregrad.cli.circuit_commands import (
+    RUN_QUESTIONS,
+    blame_command,
+    check_command,
+    code_command,
+    convert_command,
+    draw_command,
+    grad_command,
+    receipt_command,
+)
 from wiregrad.cli.command_base import EXIT_UNREADABLE, escape_control_characters, no_color_option, shorten_words
 from wiregrad.cli.environment import COMPLETION_VARIABLE, bench_command, completion_command, doctor_command
-from wiregrad.cli.explore import explore_command
-from wiregrad.cli.exports import code_command, convert_command, draw_command
-from wiregrad.cli.learn import learn_command, quiz_command
-from wiregrad.cli.questions import RUN_QUESTIONS, blame_command, check_command, grad_command, receipt_command
+from wiregrad.cli.page_commands import explore_command, learn_command, quiz_command
 from wiregrad.errors import InputError, NotInstalledError, SettingError, WiregradError
 from wiregrad.settings import check_settings
 

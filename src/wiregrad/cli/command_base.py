@@ -55,7 +55,7 @@ from wiregrad.files import MAX_FILE_BYTES, decode_circuit_file, read_file_bytes,
 from wiregrad.frontends.formula import parse_formula_with_notes
 from wiregrad.ir import Node
 from wiregrad.ir.columns import normalize_name
-from wiregrad.ir.strict_json import MAX_TEXT_BYTES, is_json
+from wiregrad.ir.text_form import MAX_TEXT_BYTES, is_json
 from wiregrad.lazy import load_module_lazily
 
 EXIT_UNREADABLE = 3
@@ -296,7 +296,7 @@ if TYPE_CHECKING:
     from wiregrad.api import diagnostics, values
     from wiregrad.inspect import check
     from wiregrad.inspect.blame import Blame
-    from wiregrad.inspect.check.end_to_end import GradientCheck
+    from wiregrad.inspect.check import GradientCheck
 else:
     # A formula needs no tracing.
     check = load_module_lazily("wiregrad.inspect.check")

@@ -1,13 +1,13 @@
 """Write a circuit as straight-line code: Python, NumPy, C, CUDA, JavaScript. Circuit in, text out; nothing is run.
 
-Read `listing` first: it turns a circuit into lines without a language, forward and backward. `op_forms` says what one
-line computes (a *form*: ops applied to slots and constants) and lowers forms to C expressions. `language` holds what
-all languages share, also how a listing checks the branches of a traced function; `python_and_numpy`, `javascript`
+Read `listing` first: it turns a circuit into lines without a language, forward and backward, says what one line
+computes (a *form*: ops applied to slots and constants) and lowers forms to C expressions. `language` holds what all
+languages share, also how a listing checks the branches of a traced function; `python_and_numpy`, `javascript`
 and `c_and_cuda` write files. Arrays in C take one more step: `element_statements` turns lines into statements on
 elements, which `c_and_cuda` writes as loops.
 
 Other rooms call `write_listing`, and `write_branches` for a function that was recorded along several branches. The
-native backend also uses the forms of `op_forms`. A language is loaded when it is first asked for.
+native backend also uses the forms of `listing`. A language is loaded when it is first asked for.
 """
 
 from __future__ import annotations

@@ -56,11 +56,13 @@ from wiregrad.codegen.language import (
     require_scalars,
     write_or_explain,
 )
-from wiregrad.codegen.listing import Atom, Listing, ListingLine
-from wiregrad.codegen.op_forms import (
+from wiregrad.codegen.listing import (
     CONDITION_TO_NUMBER,
+    Atom,
     ConstantForm,
     Form,
+    Listing,
+    ListingLine,
     OpForm,
     SlotForm,
     find_uniform_value,

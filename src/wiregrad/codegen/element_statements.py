@@ -26,12 +26,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wiregrad.codegen.listing import Listing, ListingLine, VariableRole
-from wiregrad.codegen.op_forms import (
+from wiregrad.codegen.listing import (
     ConstantForm,
     Form,
+    Listing,
+    ListingLine,
     OpForm,
     SlotForm,
+    VariableRole,
     extract_forms,
     find_uniform_value,
     slots_of,

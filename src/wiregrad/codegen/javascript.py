@@ -28,8 +28,7 @@ from wiregrad.codegen.language import (
     require_scalars,
     write_or_explain,
 )
-from wiregrad.codegen.listing import Listing, ListingLine
-from wiregrad.codegen.op_forms import CONDITION_TO_NUMBER, as_python_number
+from wiregrad.codegen.listing import CONDITION_TO_NUMBER, Listing, ListingLine, as_python_number
 from wiregrad.ops import Elementwise
 
 ERF_SERIES = (

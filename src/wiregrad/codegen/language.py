@@ -27,13 +27,17 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from wiregrad.codegen.listing import Atom, Listing, ListingLine, VariableRole, build_listing
-from wiregrad.codegen.op_forms import (
+from wiregrad.codegen.listing import (
+    Atom,
     ConstantForm,
     Form,
+    Listing,
+    ListingLine,
     OpForm,
     SlotForm,
+    VariableRole,
     as_python_number,
+    build_listing,
     lower_to_c,
     op_function_names,
     require_scalar_text,

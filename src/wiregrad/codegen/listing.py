@@ -1,44 +1,622 @@
-"""The listing of a circuit: lines of code that are independent of the language.
+"""The listing of a circuit: lines of code that are independent of the language, and the form that each line computes.
 
 Forward, each function node is one line. Backward, in reverse order, each wire is one line: the first gradient that
 reaches a variable is assigned, later ones are added. A masked gradient is absent where its mask is false. The mask is
 applied after all products, so an inf or NaN in a branch that was not taken never reaches a result.
+
+A form is what one line of a listing computes: ops applied to slots (the operands that the line reads) and constants.
+Forms are made once per op and used by every node of that op.
+
+- `tidy_form` shortens a form without changing its value. Listings are not differentiated again, so what only serves
+  further differentiation is dropped.
+- `derive_pullback` gives the forms of the gradients that a node sends back. It runs the op's own `pull` on the wires of
+  a small circuit and simplifies that circuit. The slots are the node's operands, its output, the upstream gradient,
+  and the mask of that gradient if it has one.
+- `lower_to_c` turns a form into a C expression: the text of each op with its operands filled in, and conversions
+  between conditions and numbers where C needs them.
 """
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import cache, cached_property, lru_cache
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from wiregrad.codegen.op_forms import (
-    ConstantForm,
-    Form,
-    OpForm,
-    PullbackCase,
-    PullbackRule,
-    SentGradient,
-    SlotForm,
-    choose_form,
-    collapse_uniform,
-    constant_key,
-    derive_finite_pullback,
-    derive_pullback,
-    find_uniform_value,
-    needs_mask,
-    slots_of,
-)
-from wiregrad.dtypes import BOOL, WireType
-from wiregrad.errors import CircuitError, OperandError, OutputError, short_repr, suggest_name
-from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Pattern, Place, Row
+from wiregrad.dtypes import BOOL, WireType, WireValue
+from wiregrad.errors import CircuitError, NoRuleError, OperandError, OutputError, short_repr, suggest_name
+from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Place, Port, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import LinearOp
+from wiregrad.ops.c_expressions import (
+    BinaryExpression,
+    CallExpression,
+    ChoiceExpression,
+    InputExpression,
+    NumberExpression,
+    PrefixExpression,
+    ScalarExpression,
+    is_condition,
+    parse_c_text,
+    rebuild_expression,
+    walk_expression,
+)
+from wiregrad.ops.gradient_flow import MaskedFlow, match_dtype
 from wiregrad.passes import gradient_circuit, prune, simplify, simplify_finite
+
+PROBE_NUMBERS = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.3,
+    -2.5,
+    7.0,
+    5e-324,
+    -1e-310,
+    1e-8,
+    3e5,
+    -1e17,
+    1.7e308,
+    np.inf,
+    -np.inf,
+    np.nan,
+)
+"""Test numbers that show whether an op with a constant operand returns its other operand, or always NaN."""
+
+
+class SlotForm(NamedTuple):
+    """A placeholder for an operand, filled with a variable or number when a line is written."""
+
+    number: int
+    type: WireType
+
+
+class ConstantForm(NamedTuple):
+    """A constant, as a NumPy value."""
+
+    value: Any
+    type: WireType
+
+
+@dataclass(frozen=True, eq=False)
+class OpForm:
+    """An op applied to forms."""
+
+    op: Op
+    operands: tuple[Form, ...]
+    type: WireType
+
+    @cached_property
+    def slot_numbers(self) -> frozenset[int]:
+        """The numbers of the slots that occur in the form."""
+        return frozenset().union(*(slots_of(operand) for operand in self.operands))
+
+
+Form: TypeAlias = SlotForm | ConstantForm | OpForm
+
+
+def slots_of(form: Form) -> frozenset[int]:
+    """Return the numbers of the slots that occur in a form."""
+    if isinstance(form, OpForm):
+        return form.slot_numbers
+    return frozenset([form.number] if isinstance(form, SlotForm) else [])
+
+
+def extract_forms(circuit: CircuitGraph, slots: Sequence[int], first: int) -> tuple[list[Form], dict[str, Form]]:
+    """Return the circuit of a rule as forms: those used more than once, and that of each output by its label.
+
+    Input k of the circuit is slot `slots[k]`. A form that is used more than once gets a slot of its own, numbered from
+    `first` on.
+    """
+    readers = np.bincount([*circuit.columns.sources.tolist(), *circuit.columns.outputs.tolist()], minlength=1)
+    inputs = iter(slots)
+    values = circuit.constants()
+    shared = list[Form]()
+    forms = list[Form]()
+    for row in circuit.rows():
+        kind = circuit.type_of(row.node)
+        if row.op is INPUT:
+            forms.append(SlotForm(next(inputs), kind))
+        elif row.op is CONSTANT:
+            forms.append(ConstantForm(values[row.node], kind))
+        else:
+            form = tidy_form(row.op, tuple(forms[source] for source in row.sources), kind)
+            if isinstance(form, OpForm) and readers[row.node] > 1:
+                shared.append(form)
+                form = SlotForm(first + len(shared) - 1, kind)
+            forms.append(form)
+    ends = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
+    return shared, {label: forms[node] for label, node in ends}
+
+
+def tidy_form(op: Op, operands: tuple[Form, ...], kind: WireType) -> Form:
+    """Apply an op to tidy forms; return the shortest form with the same value."""
+    if not isinstance(op, Elementwise):
+        return OpForm(op, operands, kind)
+    operands = tuple(_collapse_operand(operand, operands) for operand in operands)
+    for rule in (_drop_copy, _drop_neutral_constant, _propagate_nan, _flip_negated_choice, _distribute_over_choice):
+        shorter = rule(op, operands, kind)
+        if shorter is not None:
+            return shorter
+    return OpForm(op, operands, kind)
+
+
+def find_uniform_value(value: object) -> Any:
+    """Return the number that every element of an array equals, bit for bit; None if they differ or there are none.
+
+    >>> find_uniform_value(np.full((2, 3), 0.5)), find_uniform_value(np.arange(3.0))
+    (np.float64(0.5), None)
+    """
+    array = np.asarray(value)
+    first = array.ravel()[:1]
+    return first[0] if array.size and array.tobytes() == first.tobytes() * array.size else None
+
+
+def collapse_uniform(constant: ConstantForm) -> ConstantForm:
+    """Return a constant array whose elements are all equal as that one number; any other constant unchanged."""
+    number = find_uniform_value(constant.value)
+    return constant if number is None else ConstantForm(number, WireType(constant.type.dtype))
+
+
+def as_python_number(value: object) -> Any:
+    """Return a NumPy number, or an array of one element, as a Python number."""
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _collapse_operand(operand: Form, beside: tuple[Form, ...]) -> Form:
+    """Return a uniform constant array as one number where another operand already has its shape."""
+    if not isinstance(operand, ConstantForm) or not operand.type.shape:
+        return operand
+    has_shape = any(not isinstance(other, ConstantForm) and other.type.shape == operand.type.shape for other in beside)
+    return collapse_uniform(operand) if has_shape else operand
+
+
+def _drop_copy(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
+    return operands[0] if op.copies and operands[0].type == kind else None
+
+
+def _drop_neutral_constant(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
+    """Return the operand that a constant operand leaves unchanged: x * 1, x + -0, x ** 1."""
+    for slot, constant in _literal_operands(operands):
+        others = [k for k in range(len(operands)) if k != slot]
+        if len(others) != 1 or operands[others[0]].type != kind:
+            continue
+        if _is_neutral(op, slot, constant, kind.dtype.kind):
+            return operands[others[0]]
+    return None
+
+
+def _propagate_nan(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
+    """Return NaN for an op whose constant operand is NaN and makes every result NaN."""
+    if kind.dtype.kind != "f":
+        return None
+    for slot, constant in _literal_operands(operands):
+        if np.isnan(constant) and _is_absorbing(op, slot):
+            return ConstantForm(np.full(kind.shape, np.nan, kind.dtype)[()], kind)
+    return None
+
+
+def _flip_negated_choice(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
+    """Return a choice by a negated condition as the swapped choice by the condition itself."""
+    if not op.selects:
+        return None
+    condition, yes, no = operands
+    if isinstance(condition, OpForm) and condition.op is TABLE["logical_not"]:
+        return tidy_form(op, (condition.operands[0], no, yes), kind)
+    return None
+
+
+def _distribute_over_choice(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
+    """Return a product with a choice as a choice of products, where that saves a product: g * (1 or NaN)."""
+    if op is not TABLE["multiply"]:
+        return None
+    for one, two in (operands, operands[::-1]):
+        if isinstance(two, OpForm) and isinstance(two.op, Elementwise) and two.op.selects:
+            condition, *branches = two.operands
+            products = [tidy_form(op, (one, branch), kind) for branch in branches]
+            if any(not isinstance(product, OpForm) for product in products) and _is_short(one):
+                return tidy_form(two.op, (condition, *products), kind)
+    return None
+
+
+def _is_short(form: Form) -> bool:
+    return not isinstance(form, OpForm)
+
+
+def choose_form(condition: Form, yes: Form, no: Form, kind: WireType) -> Form:
+    """Return the choice of two forms by a condition; each is shortened by what the condition says there."""
+    yes = assume_facts(yes, collect_facts(condition, True))
+    no = assume_facts(no, collect_facts(condition, False))
+    return tidy_form(TABLE["where"], (condition, yes, no), kind)
+
+
+def collect_facts(condition: Form, holds: bool) -> dict[Any, bool]:
+    """Return the truth of every part of a condition that is known where the condition holds, or does not."""
+    facts = dict[Any, bool]()
+    waiting = [(condition, holds)]
+    while waiting:
+        form, truth = waiting.pop()
+        name = form.op.name if isinstance(form, OpForm) else ""
+        if isinstance(form, OpForm) and name == "logical_not":
+            waiting.append((form.operands[0], not truth))
+        elif isinstance(form, OpForm) and name == ("logical_and" if truth else "logical_or"):
+            waiting.extend((part, truth) for part in form.operands)
+        else:
+            facts[_form_key(form)] = truth
+    return facts
+
+
+def assume_facts(form: Form, facts: dict[Any, bool]) -> Form:
+    """Return a form in which every choice by a known condition is replaced by its branch."""
+    if not isinstance(form, OpForm) or not isinstance(form.op, Elementwise):
+        return form
+    if form.op.selects and _form_key(form.operands[0]) in facts:
+        return assume_facts(form.operands[1 if facts[_form_key(form.operands[0])] else 2], facts)
+    parts = tuple(assume_facts(part, facts) for part in form.operands)
+    same = all(one is two for one, two in zip(parts, form.operands, strict=True))
+    return form if same else tidy_form(form.op, parts, form.type)
+
+
+def _form_key(form: Form) -> Hashable:
+    """Return a key that is equal for forms that compute the same."""
+    match form:
+        case SlotForm():
+            return form.number
+        case ConstantForm():
+            return str(form.type), np.asarray(form.value).tobytes()
+    return form.op.name, form.op.settings, tuple(_form_key(part) for part in form.operands)
+
+
+def _literal_operands(operands: tuple[Form, ...]) -> Iterator[tuple[int, Any]]:
+    for slot, operand in enumerate(operands):
+        if isinstance(operand, ConstantForm) and operand.type.dtype.kind in "fb":
+            number = find_uniform_value(operand.value)
+            if number is not None:
+                yield slot, number
+
+
+def _is_neutral(op: Elementwise, slot: int, constant: np.float64 | np.bool_, other_kind: str) -> bool:
+    """Return whether an op returns its other operand, which is a number or a condition, unchanged."""
+    return len(op.inputs) == 2 and _leaves_probes_alone(
+        op, slot, np.float64(constant).tobytes(), np.asarray(constant).dtype.kind, other_kind
+    )
+
+
+@lru_cache(maxsize=4096)
+def _leaves_probes_alone(op: Elementwise, slot: int, constant: bytes, kind: str, other_kind: str) -> bool:
+    # The constant is passed as bytes: 0.0 and -0.0 would be one cache key, but only -0.0 is neutral in a sum.
+    number = np.frombuffer(constant)[0]
+    operand = np.bool_(number) if kind == "b" else number
+    probes = map(np.bool_, (True, False)) if other_kind == "b" else map(np.float64, PROBE_NUMBERS)
+    return all(_same_bits(_compute_at_probe(op, slot, operand, probe), probe) for probe in probes)
+
+
+@lru_cache(maxsize=4096)
+def _is_absorbing(op: Elementwise, slot: int) -> bool:
+    probes = () if op.takes_bool else map(np.float64, PROBE_NUMBERS)
+    is_nan = [bool(np.isnan(_compute_at_probe(op, slot, np.float64(np.nan), probe))) for probe in probes]
+    return bool(is_nan) and all(is_nan)
+
+
+def _compute_at_probe(op: Elementwise, slot: int, constant: np.generic, probe: np.generic) -> WireValue:
+    with np.errstate(all="ignore"):
+        result: WireValue = op.compute(*(constant if k == slot else probe for k in range(len(op.inputs))))
+    return result
+
+
+def _same_bits(y: WireValue, x: np.generic) -> bool:
+    array = np.asarray(y)
+    both_nan = array.dtype.kind == "f" and x.dtype.kind == "f" and bool(np.isnan(x) and np.isnan(array))
+    return array.dtype == x.dtype and (both_nan or array.tobytes() == x.tobytes())
+
+
+INLINE_CONSTANTS = frozenset(k / 2 for k in range(-20, 21))
+"""Constant operands that get a rule of their own, so that x ** 2 sends 2 * x; other constants are read like a wire."""
+
+
+class SentGradient(NamedTuple):
+    """The gradient sent back along one wire, and the mask where it is present (None: everywhere)."""
+
+    slot: int
+    value: Form
+    mask: Form | None
+
+
+@dataclass(frozen=True, eq=False)
+class PullbackRule:
+    """The gradients that a node sends back: forms that several wires share, then one gradient per wire."""
+
+    shared: Sequence[Form] = ()
+    sent: Sequence[SentGradient] = ()
+    combined: dict[Any, Form] = field(default_factory=dict)
+    """Cache of combined forms: a sent gradient added to one that arrived earlier."""
+
+
+class PullbackCase(NamedTuple):
+    """What nodes must have in common to share a rule."""
+
+    op: Op
+    settings: tuple[tuple[str, Any], ...]
+    mode: int
+    moving: tuple[int, ...]
+    """The inputs that get a gradient, in the order in which the sweep sends them."""
+    types: tuple[WireType, ...]
+    type: WireType
+    masked: bool
+    everywhere: bool
+    """Whether the mask is true everywhere and present only because the op needs one."""
+    constants: tuple[tuple[int, float, bool], ...]
+    """Inputs that are constants written into the rule: slot, value and sign bit (0.0 is not -0.0)."""
+
+
+def constant_key(slot: int, value: object, kind: WireType) -> tuple[int, float, bool] | None:
+    """Return the key of a constant operand in a case; None if the constant is read like a wire."""
+    number = find_uniform_value(value) if kind.dtype.kind == "f" else None
+    if number is None or float(number) not in INLINE_CONSTANTS:
+        return None
+    return slot, float(number), bool(np.signbit(number))
+
+
+def needs_mask(op: Op) -> bool:
+    """Return whether an op leaves out elements of its input, whose gradients are then absent."""
+    return isinstance(op, LinearOp) and op.partial and op.moves
+
+
+@lru_cache(maxsize=20_000)
+def derive_pullback(case: PullbackCase) -> PullbackRule:
+    """Derive the rule of a case from the op's `pull`."""
+    builder = GraphBuilder(finite=False)
+    constants = {slot: value for slot, value, _ in case.constants}
+    slots = list[int]()
+    xs = list[Port]()
+    for k, kind in enumerate(case.types):
+        if k in constants:
+            xs.append(builder.place_constant(np.full(kind.shape, constants[k], kind.dtype)[()]))
+        else:
+            slots.append(k)
+            xs.append(builder.input(f"x{k}", kind))
+    count = len(xs)
+    y = builder.input("y", case.type)
+    g = builder.input("g", case.type)
+    slots += [count, count + 1]
+    flow: Any = g
+    if case.masked:
+        flow = MaskedFlow(builder.input("m", WireType(BOOL.dtype, case.type.shape)), g)
+        slots.append(count + 2)
+    labels = dict[str, Port]()
+    for slot in case.moving:
+        sent = _run_pull(case, slot, flow, g, xs, y)
+        for part, value in _split_mask(sent).items():
+            labels[f"{part}{slot}"] = (
+                value if isinstance(value, Port) else _place_slope(builder, value, case.types[slot])
+            )
+    if not labels:
+        return PullbackRule()
+    circuit = simplify(builder.build(labels=labels, name="rule"))
+    shared, forms = extract_forms(circuit, slots, count + 3)
+    sends = [slot for slot in case.moving if f"value{slot}" in forms]
+    return PullbackRule(shared, [SentGradient(slot, forms[f"value{slot}"], forms.get(f"mask{slot}")) for slot in sends])
+
+
+@lru_cache(maxsize=20_000)
+def derive_finite_pullback(case: PullbackCase) -> PullbackRule:
+    """Derive the rule of a case for finite numbers alone: 0 in place of absent gradients, and no tests for NaN."""
+    rule = derive_pullback(case)
+    known: dict[int, ConstantForm] = {}
+    shared = list[Form]()
+    for slot, form in enumerate(rule.shared, len(case.types) + 3):
+        shared.append(_assume_finite(form, known))
+        if isinstance(shared[-1], ConstantForm):
+            known[slot] = shared[-1]
+    filled = [_fill_absent(sent, known) for sent in rule.sent]
+    return PullbackRule(shared, [sent for sent in filled if sent is not None])
+
+
+def _fill_absent(sent: SentGradient, known: Mapping[int, ConstantForm]) -> SentGradient | None:
+    """Return a gradient that is 0 where it would be absent; None if it is absent everywhere."""
+    value = _assume_finite(sent.value, known)
+    mask = None if sent.mask is None else _assume_finite(sent.mask, known)
+    if isinstance(mask, ConstantForm) and not np.any(mask.value):
+        return None
+    if mask is not None:
+        zero = ConstantForm(np.zeros((), value.type.dtype)[()], WireType(value.type.dtype))
+        value = choose_form(mask, value, zero, value.type)
+    return SentGradient(sent.slot, value, None)
+
+
+def _assume_finite(form: Form, known: Mapping[int, ConstantForm]) -> Form:
+    """Return a form without tests for NaN: only NaN differs from itself. `known` are slots that are constants."""
+    if isinstance(form, SlotForm):
+        return known.get(form.number, form)
+    if not isinstance(form, OpForm) or not isinstance(form.op, Elementwise):
+        return form
+    parts = tuple([_assume_finite(part, known) for part in form.operands])
+    if form.op.selects and isinstance(parts[0], ConstantForm):
+        return parts[1] if parts[0].value else parts[2]
+    if _compares_with_itself(form.op, parts):
+        return ConstantForm(np.bool_(_COMPARISON_FUNCTIONS[_get_sign(form.op)](0.0, 0.0)), BOOL)
+    constants = [part.value for part in parts if isinstance(part, ConstantForm)]
+    if form.type == BOOL and len(constants) == len(parts):
+        return ConstantForm(form.op.compute(*constants), BOOL)
+    same = all(one is two for one, two in zip(parts, form.operands, strict=True))
+    return form if same else tidy_form(form.op, parts, form.type)
+
+
+def _get_sign(op: Elementwise) -> str:
+    """Return the sign of an op whose text is one comparison or product of its operands; empty for other ops."""
+    text = parse_c_text(op.c) if op.c else None
+    return text.sign if isinstance(text, BinaryExpression) else ""
+
+
+def _compares_with_itself(op: Elementwise, operands: Sequence[Form]) -> bool:
+    """Return whether an op tests if a number equals itself, or differs from itself."""
+    text = parse_c_text(op.c) if op.c else None
+    if not isinstance(text, BinaryExpression) or text.sign not in _NEGATED_SIGN:
+        return False
+    keys = {name: _form_key(operand) for name, operand in zip(op.inputs, operands, strict=True)}
+    sides = [keys.get(side.name) if isinstance(side, InputExpression) else None for side in (text.left, text.right)]
+    return sides[0] is not None and sides[0] == sides[1]
+
+
+def _run_pull(case: PullbackCase, slot: int, flow: object, g: Port, xs: Sequence[Port], y: Port) -> object:
+    """Return the flow that an op sends to one input; `g` is the upstream flow without its mask."""
+    sent = match_dtype(case.op.pull(slot, flow, xs, y, case.mode), xs[slot])
+    if case.everywhere and type(sent) is MaskedFlow:
+        # The upstream gradient is present everywhere; only the sent one is masked.
+        plain = match_dtype(case.op.pull(slot, g, xs, y, case.mode), xs[slot])
+        return MaskedFlow(sent.mask, plain.value if type(plain) is MaskedFlow else plain)
+    return sent
+
+
+def _split_mask(sent: object) -> dict[str, object]:
+    """Return the value of a flow, and its mask if it has one, by name."""
+    if sent is None:
+        return {}
+    return {"value": sent.value, "mask": sent.mask} if type(sent) is MaskedFlow else {"value": sent}
+
+
+def _place_slope(builder: GraphBuilder, value: object, kind: WireType) -> Port:
+    """Return a constant slope as a port."""
+    array = np.asarray(value)
+    return builder.place_constant(array.astype(kind.dtype)[()] if array.dtype.kind == "f" else array[()])
+
+
+MAX_INLINE_PARTS = 7
+"""An op whose text has at most this many parts is written inline; a longer one becomes a function."""
+CONDITION_TO_NUMBER = "number"
+"""The pseudo-function that converts a condition to a number; each language spells it."""
+
+
+def lower_to_c(form: Form) -> ScalarExpression:
+    """Return a form as a C expression; slot k becomes the input named k.
+
+    >>> from wiregrad import ops
+    >>> from wiregrad.codegen.listing import OpForm
+    >>> from wiregrad.dtypes import FLOAT
+    >>> lower_to_c(OpForm(ops.multiply, (SlotForm(0, FLOAT), SlotForm(1, FLOAT)), FLOAT))
+    BinaryExpression(sign='*', left=InputExpression(name='0'), right=InputExpression(name='1'))
+    """
+    match form:
+        case SlotForm():
+            return InputExpression(str(form.number))
+        case ConstantForm():
+            return NumberExpression(as_python_number(form.value))
+    operands = [lower_to_c(operand) for operand in form.operands]
+    op = require_scalar_text(form.op)
+    arguments = {
+        name: _convert_operand(tree, operand.type, name in op.takes_bool)
+        for name, tree, operand in zip(op.inputs, operands, form.operands, strict=True)
+    }
+    return _ensure_condition(_apply_op_text(op, arguments), form.type)
+
+
+def require_scalar_text(op: Op) -> Elementwise:
+    """Return the op if its record has a scalar C text, else raise NoRuleError."""
+    if isinstance(op, Elementwise) and op.c:
+        return op
+    languages = "so it cannot be written in C, JavaScript or plain Python"
+    if isinstance(op, Elementwise) and op.library:
+        raise NoRuleError(f"{op.title} is computed by {op.library}, {languages}; the interpreter runs it")
+    kind = "works on whole arrays" if not isinstance(op, Elementwise) else "has no scalar text (`c`) in its record"
+    raise NoRuleError(f"{op.title} {kind}, {languages}; to_numpy() writes arrays")
+
+
+def _apply_op_text(op: Elementwise, arguments: dict[str, ScalarExpression]) -> ScalarExpression:
+    """Return the text of an op with its arguments filled in if that is short, else a call of the op's function."""
+    inline = rebuild_expression(
+        parse_c_text(op.c),
+        lambda tree: _fold_comparison(arguments[tree.name] if isinstance(tree, InputExpression) else tree),
+    )
+    repeatable = all(
+        count == 1 or isinstance(arguments[name], InputExpression | NumberExpression)
+        for name, count in _count_uses(op).items()
+    )
+    # A constant operand may have made a long text short: x ** 2 has no choice left to make.
+    shortened = _count_parts(inline) < _count_parts(parse_c_text(op.c)) and _count_parts(inline) <= MAX_INLINE_PARTS
+    if repeatable and (shortened or not needs_function(op)):
+        return inline
+    return CallExpression(op.name, tuple(arguments[name] for name in op.inputs))
+
+
+def _fold_comparison(tree: ScalarExpression) -> ScalarExpression:
+    """Replace a choice by a comparison of two numbers by its branch, and !(a == b) by a != b."""
+    if (
+        isinstance(tree, PrefixExpression)
+        and isinstance(tree.operand, BinaryExpression)
+        and tree.operand.sign in _NEGATED_SIGN
+    ):
+        return tree.operand._replace(sign=_NEGATED_SIGN[tree.operand.sign])
+    if isinstance(tree, ChoiceExpression) and isinstance(tree.condition, BinaryExpression):
+        sign, left, right = tree.condition
+        if isinstance(left, NumberExpression) and isinstance(right, NumberExpression):
+            return tree.yes if _COMPARISON_FUNCTIONS[sign](left.value, right.value) else tree.no
+    return tree
+
+
+# Not for <: with a NaN, neither a < b nor a >= b holds.
+_NEGATED_SIGN = {"==": "!=", "!=": "=="}
+_COMPARISON_FUNCTIONS = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _count_parts(tree: ScalarExpression) -> int:
+    return sum(1 for _ in walk_expression(tree))
+
+
+@cache
+def needs_function(op: Elementwise) -> bool:
+    """Return whether an op's text is so long that it is written as a function."""
+    return _count_parts(parse_c_text(op.c)) > MAX_INLINE_PARTS
+
+
+def op_function_names() -> frozenset[str]:
+    """Return the names of all ops that a listing may define as functions."""
+    ops = [op for op in TABLE.by_code() if isinstance(op, Elementwise) and op.c]
+    return frozenset(op.name for op in ops if needs_function(op) or max(_count_uses(op).values(), default=0) > 1)
+
+
+@cache
+def _count_uses(op: Elementwise) -> Counter[str]:
+    return Counter(tree.name for tree in walk_expression(parse_c_text(op.c)) if isinstance(tree, InputExpression))
+
+
+def _convert_operand(tree: ScalarExpression, kind: WireType, wants_condition: bool) -> ScalarExpression:
+    """Convert an operand between condition and number where the op wants the other."""
+    has_condition = kind.dtype.kind == "b"
+    if has_condition and not wants_condition:
+        return (
+            NumberExpression(float(tree.value))
+            if isinstance(tree, NumberExpression)
+            else CallExpression(CONDITION_TO_NUMBER, (tree,))
+        )
+    if wants_condition and not has_condition:
+        return BinaryExpression("!=", tree, NumberExpression(0.0))
+    return tree
+
+
+def _ensure_condition(tree: ScalarExpression, kind: WireType) -> ScalarExpression:
+    """Convert an expression whose type is a condition to one: in NumPy the sum of two conditions is a condition."""
+    if kind.dtype.kind != "b" or is_condition(tree) or isinstance(tree, InputExpression | NumberExpression):
+        return tree
+    # An op's function already returns a condition where the op does, and in JavaScript false !== 0.
+    returns_condition = (
+        isinstance(tree, CallExpression)
+        and tree.name in TABLE
+        and is_condition(parse_c_text(require_scalar_text(TABLE[tree.name]).c))
+    )
+    return tree if returns_condition else BinaryExpression("!=", tree, NumberExpression(0.0))
 
 
 class VariableRole(Enum):

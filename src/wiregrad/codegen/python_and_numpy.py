@@ -33,13 +33,16 @@ from wiregrad.codegen.language import (
     require_scalars,
     write_or_explain,
 )
-from wiregrad.codegen.listing import Atom, Listing, ListingLine, VariableRole
-from wiregrad.codegen.op_forms import (
+from wiregrad.codegen.listing import (
     CONDITION_TO_NUMBER,
+    Atom,
     ConstantForm,
     Form,
+    Listing,
+    ListingLine,
     OpForm,
     SlotForm,
+    VariableRole,
     as_python_number,
     find_uniform_value,
     needs_function,

@@ -1,10 +1,11 @@
 """Pictures of circuits and runs (SVG, DOT, Mermaid, terminal, notebook), and plots as SVG.
 
 A picture is made in three stages. `layout.picture` decides what is drawn: boxes, wires, and the text on them.
-`layout.figure` measures the text and gives every box a rectangle and every wire a path. A module of `render` writes
-the result in one format. Start reading at `layout/picture.py`, function `build_picture`.
+`layout.figure` measures the text and gives every box a rectangle and every wire a path. `svg` writes the result as
+SVG, and `text` in all other formats; DOT and Mermaid leave the places to their own tools. Start reading at
+`layout/picture.py`, function `build_picture`.
 
-Other rooms may call the names below, `plots` (bar charts, histograms, curves), the text helpers of `layout.labels` and
+Other rooms may call the names below, `plots` (bar charts, histograms, curves), the text helpers of `layout.boxes` and
 the colours of `palette`. The names below are loaded at their first use, because most programs draw nothing. Nothing
 here writes a file: see `wiregrad.files`.
 """
@@ -16,8 +17,8 @@ from wiregrad.lazy import load_names_lazily
 if TYPE_CHECKING:
     from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
     from wiregrad.draw.layout.picture import build_picture
-    from wiregrad.draw.render.svg import to_svg
-    from wiregrad.draw.render.text import build_mimebundle, to_dot, to_mermaid, to_unicode
+    from wiregrad.draw.svg import to_svg
+    from wiregrad.draw.text import build_mimebundle, to_dot, to_mermaid, to_unicode
 
 
 __all__ = [
@@ -41,11 +42,11 @@ if not TYPE_CHECKING:
             "BoxKind": "wiregrad.draw.layout.boxes",
             "Picture": "wiregrad.draw.layout.boxes",
             "PictureLink": "wiregrad.draw.layout.boxes",
-            "build_mimebundle": "wiregrad.draw.render.text",
+            "build_mimebundle": "wiregrad.draw.text",
             "build_picture": "wiregrad.draw.layout.picture",
-            "to_dot": "wiregrad.draw.render.text",
-            "to_mermaid": "wiregrad.draw.render.text",
-            "to_svg": "wiregrad.draw.render.svg",
-            "to_unicode": "wiregrad.draw.render.text",
+            "to_dot": "wiregrad.draw.text",
+            "to_mermaid": "wiregrad.draw.text",
+            "to_svg": "wiregrad.draw.svg",
+            "to_unicode": "wiregrad.draw.text",
         },
     )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from xml.sax.saxutils import escape
 
-from wiregrad.draw.layout.labels import clip_distinctly, clip_front, count_columns, escape_unprintable
+from wiregrad.draw.layout.boxes import clip_distinctly, clip_front, count_columns, escape_unprintable
 from wiregrad.draw.palette import NEGATIVE_TONE, POSITIVE_TONE, THEMES, Theme
 from wiregrad.errors import InputError, short_repr
 

@@ -25,25 +25,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.boxes import Box, NodeMasks, PictureLink
+from wiregrad.draw.layout.boxes import Box, NodeMasks, PictureLink, Reading, ReadingState, count_nonfinite, read_value
 from wiregrad.draw.layout.figure import place_picture
-from wiregrad.draw.layout.grouping import MAX_BOXES, list_group_paths
-from wiregrad.draw.layout.labels import Reading, ReadingState, count_nonfinite, read_value
-from wiregrad.draw.layout.picture import MAX_SOURCE_COLUMNS, FlowSizes, build_picture
+from wiregrad.draw.layout.picture import MAX_BOXES, MAX_SOURCE_COLUMNS, FlowSizes, build_picture, list_group_paths
 from wiregrad.errors import InputError, short_repr
-from wiregrad.explorer import json_encoding
-from wiregrad.explorer.find_language import NodeMask, match_query, split_into_ranges
-from wiregrad.explorer.group_board import (
+from wiregrad.explorer import encode_gradient, encode_node, encode_number, encode_place, encode_value, encode_wire
+from wiregrad.explorer.large_circuits import (
     BoardBuilder,
+    NodeMask,
     build_heat_strip,
     encode_board_request,
+    match_query,
     parse_board_request,
+    split_into_ranges,
 )
-from wiregrad.explorer.json_encoding import encode_node, encode_wire
 from wiregrad.inspect.explain import explain
 from wiregrad.inspect.paths import paths
-from wiregrad.inspect.report import Report
-from wiregrad.inspect.steps import steps_of_node
+from wiregrad.inspect.report import Report, steps_of_node
 from wiregrad.ir import CircuitGraph
 from wiregrad.ir.columns import NameTable, NodeLabels, OpSettings
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
@@ -352,11 +350,7 @@ def _encode_link(link: PictureLink, part: CircuitPart) -> dict[str, Any]:
 def _encode_reading(reading: Reading | None) -> dict[str, Any] | None:
     if reading is None:
         return None
-    size = (
-        json_encoding.encode_number(reading.size)
-        if reading.state in (ReadingState.NUMBER, ReadingState.NONFINITE)
-        else None
-    )
+    size = encode_number(reading.size) if reading.state in (ReadingState.NUMBER, ReadingState.NONFINITE) else None
     return {"text": reading.text, "size": size, "signed": reading.signed, "state": reading.state.value}
 
 
@@ -491,17 +485,15 @@ class CircuitViews:
             "group": self.circuit.columns.groups.label_of(node) or "",
         }
         place = self.circuit.columns.places.label_of(node)
-        return (
-            row | self._encode_numbers(node) | ({} if place is None else {"place": json_encoding.encode_place(place)})
-        )
+        return row | self._encode_numbers(node) | ({} if place is None else {"place": encode_place(place)})
 
     def _encode_numbers(self, node: int) -> dict[str, Any]:
         if self.run is None:
             return {}
         shape = self.circuit.type_of(node).shape
         return {
-            "value": json_encoding.encode_value(self.run.values[node]),
-            "grad": json_encoding.encode_gradient(self.run.flows[node], shape),
+            "value": encode_value(self.run.values[node]),
+            "grad": encode_gradient(self.run.flows[node], shape),
         }
 
     def describe_node(self, node: int) -> dict[str, Any]:
@@ -663,9 +655,7 @@ class CircuitViews:
                 if outer in rows:
                     rows[outer] = rows[outer].add_totals(row)
         filled = [(path, row) for path, row in rows.items() if row.nodes]
-        groups = [
-            {"path": path, **asdict(row), "norm": json_encoding.encode_number(row.norm)} for path, row in filled[:most]
-        ]
+        groups = [{"path": path, **asdict(row), "norm": encode_number(row.norm)} for path, row in filled[:most]]
         return {"count": len(filled), "groups": groups}
 
     def _measure_labels(self, index: NDArray[np.int32], labels: int) -> list[_GroupTotals]:

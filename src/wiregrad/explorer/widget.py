@@ -18,10 +18,9 @@ from types import new_class
 from typing import Any, cast
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.render.text import HTML_TYPE, TEXT_TYPE, build_mimebundle
+from wiregrad.draw.text import HTML_TYPE, TEXT_TYPE, build_mimebundle
 from wiregrad.errors import InputError, NotInstalledError, WiregradError, short_repr
-from wiregrad.explorer.html_page import STYLE_FILE, dump_json, read_static_file
-from wiregrad.explorer.page_data import MAX_PAGE_NODES, ExplorerSession
+from wiregrad.explorer.page_data import MAX_PAGE_NODES, STYLE_FILE, ExplorerSession, dump_json, read_static_file
 from wiregrad.ir import CircuitGraph
 
 WIDGET_SCRIPT = "widget.js"

@@ -3,10 +3,12 @@
 The module of a question has a function of the same name, which answers it: `inspect.blame.blame(run)`. A module is
 loaded when its question is first asked. Every answer is a `Report`: facts as fields, sentences when printed.
 
-Start with `report` (what answers share) and `run_index` (the one index of a run, from which questions read nodes, wires
-and numbers), then read `blame`, a question in one module. Other rooms call the functions named after the questions
-(`blame.blame`, `paths.paths`, `paths.branches`, `flow.flow`, `flow.histogram`, ...), `explain.explain_value`,
-`check.check_gradients`, `flight_recorder.Flight` and what `report` offers; everything else is private to its question.
+Start with `report` (what questions share: the class of all answers, the steps of a run, and its one index, from which
+questions read nodes, wires and numbers), then read `blame`, a question in one module. Other rooms call the functions
+named after the questions (`blame.blame`, `paths.paths`, `paths.branches`, `flow.flow`, `flow.histogram`, ...),
+`explain.explain_value`, `check.check_gradients`, `flight_recorder.Flight` and what `report` offers; everything else is
+private to its question. `wire_rules` compares the rule of one wire with a numeric derivative, for `check`, `explain`
+and `wiregrad.testing`.
 """
 
 from typing import TYPE_CHECKING
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
         kinks,
         paths,
         receipt,
+        report,
         rounding,
-        steps,
     )
 else:
     blame = load_module_lazily("wiregrad.inspect.blame")
@@ -33,8 +35,8 @@ else:
     kinks = load_module_lazily("wiregrad.inspect.kinks")
     paths = load_module_lazily("wiregrad.inspect.paths")
     receipt = load_module_lazily("wiregrad.inspect.receipt")
+    report = load_module_lazily("wiregrad.inspect.report")
     rounding = load_module_lazily("wiregrad.inspect.rounding")
-    steps = load_module_lazily("wiregrad.inspect.steps")
 
 __all__ = [
     "blame",
@@ -44,6 +46,6 @@ __all__ = [
     "kinks",
     "paths",
     "receipt",
+    "report",
     "rounding",
-    "steps",
 ]

@@ -22,12 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.dtypes import format_brief_number, to_python_number
-from wiregrad.inspect.report import Report, format_node_place, join_with_and
-from wiregrad.inspect.run_index import GradientFlow, RunIndex
+from wiregrad.inspect.report import GradientFlow, Report, RunIndex, format_node_place, join_with_and
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, Place, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.advice import Fault, Surroundings, backward_fault, find_advice, forward_fault, is_nan, is_nonfinite
-from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
+from wiregrad.ops.advice import Fault, Surroundings, backward_fault, find_advice, forward_fault
+from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, is_nan, is_nonfinite
 
 MAX_SEPARATE_FAULTS = 256
 """Maximum number of separate faults; further ones are counted with those of the same op at the same line."""

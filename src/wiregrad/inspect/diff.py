@@ -29,8 +29,7 @@ from wiregrad.errors import InputError, short_repr
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.inspect.report import Report, describe_node, format_node_place, format_operand
 from wiregrad.ir import INPUT, Certificate, CircuitGraph, Node, Op, Row, certificates
-from wiregrad.ir.columns import is_automatic_name, join_first_names
-from wiregrad.ir.types_and_kinks import write_mode
+from wiregrad.ir.columns import is_automatic_name, join_first_names, write_mode
 
 
 class AlignedCircuit:

@@ -2,7 +2,7 @@
 
 A gradient is a sum over uses of products along wires, so each case has a location: the wire at which something arrived
 and nothing (or 0) went on (a `GradientCut`), the node at which parts cancelled, or the ops whose factors multiply up to
-so little or so much along the path that carries most (`run_index.StrongestPath`). For a value of define-by-run code,
+so little or so much along the path that carries most (`report.StrongestPath`). For a value of define-by-run code,
 `explain_value` says whether it has a gradient at all and how many backward passes added to it.
 
 The walk that finds cuts goes from a node towards the output and carries a mask of the elements of each array that the
@@ -33,22 +33,24 @@ from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.errors import OperandError, format_user_line, short_repr
 from wiregrad.frontends.recording.value import MAX_REMEMBERED_PASSES, Value, is_constant, notes_of
 from wiregrad.inspect.blame import MAX_ORIGINS, BlameOrigin, blame_gradient, shorten_chain
-from wiregrad.inspect.check.wire_rules import compute_or_nan
-from wiregrad.inspect.report import Report, describe_node, format_node_place, format_place
-from wiregrad.inspect.run_index import (
+from wiregrad.inspect.report import (
     MIN_CANCELLATION,
     GradientFlow,
     ReaderSlot,
+    Report,
     RunIndex,
     StrongestPath,
+    describe_node,
     describe_value,
+    format_node_place,
+    format_place,
     measure_norm,
 )
+from wiregrad.inspect.wire_rules import compute_or_nan
 from wiregrad.ir import Certificate, Op, Pattern, Place, Row
 from wiregrad.ir.columns import is_automatic_name
 from wiregrad.ops import Elementwise
-from wiregrad.ops.advice import is_nonfinite
-from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype, shape_of
+from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, is_nonfinite, match_dtype, shape_of
 
 TINY_GRADIENT = 1e-6
 """A gradient below this magnitude is called tiny."""

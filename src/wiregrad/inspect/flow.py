@@ -32,15 +32,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.labels import clip_distinctly, count_columns, escape_unprintable, format_nonfinite
+from wiregrad.draw.layout.boxes import clip_distinctly, count_columns, escape_unprintable, format_nonfinite
 from wiregrad.draw.plots import BarRow, HistogramColumn, draw_bars, draw_histogram, format_power
 from wiregrad.dtypes import NO_GRADIENT, count_with_noun, format_brief_number
 from wiregrad.errors import InputError, short_repr
-from wiregrad.inspect.report import Report
-from wiregrad.inspect.run_index import Numbers, RunIndex
+from wiregrad.inspect.report import Numbers, Report, RunIndex
 from wiregrad.ir import INPUT, Node, join_first_names
 from wiregrad.ir.columns import is_automatic_name
-from wiregrad.ir.strict_json import as_pairs
+from wiregrad.ir.text_form import as_pairs
 from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.gradient_flow import MaskedFlow

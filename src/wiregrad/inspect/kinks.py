@@ -23,17 +23,13 @@ from numpy.typing import ArrayLike, NDArray
 from wiregrad.backends import RunRecord
 from wiregrad.dtypes import as_float, count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, short_repr
-from wiregrad.inspect.report import Report, describe_node, format_capped_list, format_place
-from wiregrad.inspect.run_index import GradientFlow, RunIndex
+from wiregrad.inspect.report import GradientFlow, Report, RunIndex, describe_node, format_capped_list, format_place
 from wiregrad.ir import Node, Op, Pattern, Place, Row
-from wiregrad.ir.columns import join_first_names
-from wiregrad.ir.types_and_kinks import Convention, decode_mode, switch_convention
+from wiregrad.ir.columns import Convention, decode_mode, join_first_names, switch_convention
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import ArrayOp
-from wiregrad.ops.elementwise import Kink
+from wiregrad.ops.array_ops import ArrayOp, Kink
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
-from wiregrad.passes import sweep_backward
-from wiregrad.passes.differentiation import SilentWatcher
+from wiregrad.passes import SilentWatcher, sweep_backward
 from wiregrad.passes.rewriting import set_convention_at
 
 TIE_DOC = "elements tie"

@@ -35,9 +35,8 @@ from wiregrad.backends import RunRecord
 from wiregrad.backends.interpreter import euclidean_norm
 from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.errors import InputError, short_repr
-from wiregrad.inspect.report import Report, describe_node, format_capped_list, format_place
+from wiregrad.inspect.report import GradientFlow, Report, RunIndex, describe_node, format_capped_list, format_place
 from wiregrad.inspect.rounding import is_user_code
-from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import Node, Op, Pattern, Place, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import LinearOp

@@ -36,14 +36,13 @@ from wiregrad.backends.run_listings import (
     load_listing_function,
 )
 from wiregrad.codegen import write_listing
-from wiregrad.codegen.op_forms import constant_key
+from wiregrad.codegen.listing import constant_key
 from wiregrad.dtypes import BOOL, FLOAT, WireType, count_with_noun
 from wiregrad.errors import InputError, WiregradError, short_repr
-from wiregrad.inspect.report import Report, format_capped_list, join_with_and
+from wiregrad.inspect.report import Numbers, Report, format_capped_list, join_with_and
 from wiregrad.inspect.rounding import RoundingEstimate, is_user_code, rounding
-from wiregrad.inspect.run_index import Numbers
 from wiregrad.ir import CONSTANT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port, Row
-from wiregrad.ir.types_and_kinks import write_mode
+from wiregrad.ir.columns import write_mode
 from wiregrad.ops import Elementwise
 from wiregrad.passes import backward_circuit
 

@@ -34,21 +34,22 @@ from wiregrad.backends.interpreter import (
 from wiregrad.dtypes import count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, WiregradError, short_repr
 from wiregrad.inspect.report import (
+    GradientFlow,
+    Numbers,
     Report,
+    RunIndex,
     describe_node,
     format_capped_list,
     format_node_place,
     format_operand,
     format_place,
 )
-from wiregrad.inspect.run_index import GradientFlow, Numbers, RunIndex
 from wiregrad.ir import CONSTANT, CircuitGraph, Node, Op, Pattern, Place, Row
 from wiregrad.ir.columns import join_first_names
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, LinearOp
 from wiregrad.ops.gradient_flow import fill_absent
-from wiregrad.passes import backward_circuit, sweep_backward
-from wiregrad.passes.differentiation import SilentWatcher
+from wiregrad.passes import SilentWatcher, backward_circuit, sweep_backward
 
 WIDER_DTYPES: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(narrow): np.dtype(wide)

@@ -39,7 +39,9 @@ from wiregrad.errors import (
 from wiregrad.ir.builder_methods import BuilderMethods
 from wiregrad.ir.circuit import SPLIT_NAME, CircuitGraph
 from wiregrad.ir.columns import (
+    DERIVE_MODE,
     MAX_NAME_LENGTH,
+    UNKNOWN_TYPE,
     Certificate,
     CircuitColumns,
     Deferred,
@@ -49,10 +51,15 @@ from wiregrad.ir.columns import (
     OpSettings,
     Place,
     Row,
+    TypeTable,
     automatic_name,
+    check_mode,
     check_name,
+    derive_modes,
+    infer_types,
     is_group_label,
     normalize_name,
+    type_of_constant,
 )
 from wiregrad.ir.op import (
     CONSTANT,
@@ -64,15 +71,6 @@ from wiregrad.ir.op import (
     Pattern,
     count_inputs,
     is_variadic,
-)
-from wiregrad.ir.types_and_kinks import (
-    DERIVE_MODE,
-    UNKNOWN_TYPE,
-    TypeTable,
-    check_mode,
-    derive_modes,
-    infer_types,
-    type_of_constant,
 )
 
 

@@ -142,7 +142,7 @@ class Op:
     prefix: str = ""
     """Sign before one operand."""
     kinks: tuple[Any, ...] = ()
-    """Where the op has no single slope (see `wiregrad.ops.elementwise`)."""
+    """Where the op has no single slope (see `wiregrad.ops.array_ops`)."""
     remedies: Advice | None = None
     """What to write instead where the op breaks: a member of `Advice`, whose remedies are loaded when needed."""
     variadic: bool = False

@@ -23,9 +23,19 @@ from wiregrad.frontends import parse_formula
 from wiregrad.inspect.report import Report, join_with_and
 from wiregrad.ir import TABLE, Level, Op
 from wiregrad.ir.circuit import shorten_middle
-from wiregrad.learn.answers import PredictedMistake, Verdict, judge_number, read_answer, refuse_answer
 from wiregrad.learn.questions import POSERS, NumericGenerator, Target
-from wiregrad.learn.quiz_run import Draws, QuizCircuit, QuizRun, Wire, show_number
+from wiregrad.learn.quiz_run import (
+    Draws,
+    PredictedMistake,
+    QuizCircuit,
+    QuizRun,
+    Verdict,
+    Wire,
+    judge_number,
+    read_answer,
+    refuse_answer,
+    show_number,
+)
 from wiregrad.learn.sentences import NEUTRAL, PROMPTS, TITLES, describe_mistake, fill_sentence
 from wiregrad.ops import Elementwise
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wiregrad.errors import FileAccessError, FileFormatError, NoQuestionError, WiregradError, short_repr
-from wiregrad.explorer.html_page import render_page
+from wiregrad.explorer.page_data import render_page
 from wiregrad.frontends import parse_formula
 from wiregrad.ir import CircuitGraph
 from wiregrad.learn.questions import DRAFTERS, POSERS, Question

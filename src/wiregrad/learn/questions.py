@@ -18,27 +18,25 @@ from typing import Final
 
 from wiregrad.errors import NoQuestionError
 from wiregrad.ir import Pattern
-from wiregrad.learn.answers import (
+from wiregrad.learn.quiz_run import (
+    BREAKING_LEAVES,
+    Draws,
     MistakeWriter,
     PredictedMistake,
+    QuizCircuit,
+    QuizRun,
+    Wire,
     collides,
+    has_pattern,
     mutate_local,
     predict_gather,
     predict_leaf,
     predict_local,
     predict_send,
-    show_fields,
-    sweep_with_mistake,
-)
-from wiregrad.learn.quiz_run import (
-    BREAKING_LEAVES,
-    Draws,
-    QuizCircuit,
-    QuizRun,
-    Wire,
-    has_pattern,
     show_factor,
+    show_fields,
     show_number,
+    sweep_with_mistake,
 )
 from wiregrad.learn.sentences import CLAIMS, NEUTRAL, PROMPTS, TEXTS, TITLES, WORDS, describe_mistake, fill_sentence
 

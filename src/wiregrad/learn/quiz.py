@@ -20,25 +20,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from wiregrad.draw.layout.boxes import Picture
-from wiregrad.draw.layout.labels import Reading, read_value
+from wiregrad.draw.layout.boxes import Picture, Reading, read_value
 from wiregrad.draw.layout.picture import build_picture
-from wiregrad.draw.render.svg import draw_svg
-from wiregrad.draw.render.text import HTML_TYPE, TEXT_TYPE
+from wiregrad.draw.svg import draw_svg
+from wiregrad.draw.text import HTML_TYPE, TEXT_TYPE
 from wiregrad.errors import InputError, NoQuestionError, short_repr, suggest_name
 from wiregrad.frontends import parse_formula
 from wiregrad.inspect.report import Report
 from wiregrad.ir import CircuitGraph, Op, Pattern
-from wiregrad.learn.answers import (
-    EXPRESSION_TOLERANCE,
-    Verdict,
-    evaluate_expression,
-    judge_number,
-    read_answer,
-    refuse_answer,
-    show_exactly,
-    title_right_answer,
-)
 from wiregrad.learn.questions import (
     DRAFTERS,
     POSERS,
@@ -47,7 +36,21 @@ from wiregrad.learn.questions import (
     draw_choice_question,
     no_question_error,
 )
-from wiregrad.learn.quiz_run import LEAF_RANGES, Draws, QuizCircuit, check_seed, show_number
+from wiregrad.learn.quiz_run import (
+    EXPRESSION_TOLERANCE,
+    LEAF_RANGES,
+    Draws,
+    QuizCircuit,
+    Verdict,
+    check_seed,
+    evaluate_expression,
+    judge_number,
+    read_answer,
+    refuse_answer,
+    show_exactly,
+    show_number,
+    title_right_answer,
+)
 from wiregrad.learn.sentences import NEUTRAL, PROMPTS, TEXTS, TITLES, WORDS, describe_mistake, fill_sentence
 from wiregrad.ops import Elementwise
 

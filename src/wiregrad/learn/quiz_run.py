@@ -1,27 +1,41 @@
-"""A circuit as a quiz sees it, one run of it on drawn leaves, and the random numbers that decide what is drawn.
+"""A circuit as a quiz sees it: one run of it on drawn leaves, the mistakes that it predicts, and what learners answer.
 
-A quiz looks through splitters and at the nodes between inputs and output alone. Everything here has a twin in
-`web/src/learn/quiz-run.ts`: the same seed draws the same leaves, and numbers are written alike.
+A quiz looks through splitters and at the nodes between inputs and output alone. Random numbers decide which leaves are
+drawn; the same seed draws the same leaves in the page, and numbers are written alike.
+
+Mistakes are mutant backward rules. A rule mistake replaces the local derivative of a wire; a branch mistake replaces
+the sum of what comes back. Both run on the circuit of the question, at one place or in a whole sweep, so that every
+prediction is computed and none is written down. A prediction keeps its factors: feedback rebuilds the learner's number
+from them.
+
+Numbers are accepted as people type them: fractions, decimal commas, powers of ten, small expressions. They are read by
+the parser of formulas, so nothing is evaluated as code. The twins are `quiz-run.ts`, `mistakes.ts` and `answers.ts` in
+`web/src/learn/`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from wiregrad.backends import RunRecord
-from wiregrad.backends.interpreter import check_input_names, convert_to_float, run_circuit
+from wiregrad.backends.interpreter import bind_inputs, check_input_names, convert_to_float, evaluate_nodes, run_circuit
 from wiregrad.dtypes import FLOAT, to_python_number
-from wiregrad.errors import InputError, OutputError, short_repr
+from wiregrad.errors import FormulaError, InputError, OutputError, WiregradError, short_repr
+from wiregrad.frontends import parse_formula
 from wiregrad.ir import CircuitGraph, Node, Op, Pattern
 from wiregrad.ir.circuit import shorten_middle
 from wiregrad.ir.columns import normalize_name
 from wiregrad.ir.op import Level
+from wiregrad.learn.sentences import TEXTS, TITLES, describe_mistake, fill_sentence
 from wiregrad.ops import Elementwise
 
 Wire = tuple[int, int]
@@ -341,3 +355,441 @@ class QuizRun:
 def has_pattern(run: QuizRun, node: int, pattern: Pattern) -> bool:
     """Return whether the op of a node passes gradients on in a certain way."""
     return run.owner.ops[node].pattern is pattern
+
+
+RULE_MISTAKES: Final = (
+    "forward-for-local",
+    "upstream-only",
+    "own-not-other",
+    "same-to-all",
+    "activation-input",
+    "router-both",
+)
+"""The mistakes that replace a local derivative, in the order in which they claim a number that two of them give."""
+BRANCH_MISTAKES: Final = ("branch-first", "branch-last", "branch-product", "branch-mean")
+MAX_RECURSIONS: Final = 64
+"""Maximum number of paths along which the mistake of recursing is followed."""
+
+
+@dataclass(frozen=True)
+class PredictedFactor:
+    """One factor of a predicted number, and what it is."""
+
+    value: float
+    label: str
+
+
+@dataclass(frozen=True)
+class PredictedMistake:
+    """What a learner who makes a mistake would answer; `also` names mistakes that give this number by nature."""
+
+    key: str
+    number: float
+    title: str
+    text: str
+    factors: tuple[PredictedFactor, ...] = ()
+    also: tuple[str, ...] = ()
+
+
+class MistakeWriter:
+    """Collects the predictions for one question; its fields are the names and numbers that sentences may use."""
+
+    def __init__(self, kind: str, fields: dict[str, str]) -> None:
+        self.kind = kind
+        self.fields = fields
+        self.found: list[PredictedMistake] = []
+
+    def add(
+        self,
+        key: str,
+        number: float | None,
+        fields: dict[str, str] | None = None,
+        factors: Sequence[PredictedFactor] = (),
+    ) -> None:
+        """Add a prediction, unless the mistake cannot be made here."""
+        if number is None or not math.isfinite(number):
+            return
+        title, text = describe_mistake(self.kind, key, {**self.fields, **(fields or {})})
+        self.found.append(PredictedMistake(key, number, title, text, tuple(factors)))
+
+    def add_branch(self, key: str, number: float, fields: dict[str, str]) -> None:
+        """Add the prediction that one branch was taken for the sum."""
+        text = TEXTS.get(f"{self.kind}.branch-one") or TEXTS["branch-one"]
+        title = describe_mistake(self.kind, "branch-one", {})[0]
+        self.found.append(PredictedMistake(key, number, title, fill_sentence(text, {**self.fields, **fields})))
+
+    def add_sign(self, answer: float, factors: Sequence[float]) -> None:
+        """Add the prediction of a wrong sign; where one factor is negative, the text says so."""
+        self.add("sign", -answer)
+        if sum(factor < 0 for factor in factors) == 1:
+            self.found[-1] = replace(self.found[-1], text=TEXTS["sign-one"])
+
+
+def mutate_local(run: QuizRun, key: str, wire: Wire) -> float | None:
+    """Return the factor that a rule mistake puts in place of a local derivative; None if it cannot be made there."""
+    node = wire[0]
+    if key == "forward-for-local":
+        return run.value(node)
+    if key == "upstream-only":
+        return 1.0
+    if key == "own-not-other":
+        return run.value(run.owner.source_of(wire)) if has_pattern(run, node, Pattern.SWAP) else None
+    if key == "same-to-all":
+        return None if has_pattern(run, node, Pattern.SWAP) else _find_neighbour_slope(run, wire)
+    if key == "activation-input":
+        is_single = len(run.owner.sources[node]) == 1
+        return run.local_from(wire, run.value(run.owner.sources[node][0])) if is_single else None
+    assert key == "router-both"
+    is_loser = has_pattern(run, node, Pattern.ROUTE) and run.local(wire) is None
+    return 1.0 if is_loser else None
+
+
+def _find_neighbour_slope(run: QuizRun, wire: Wire) -> float | None:
+    """Return the local derivative of the next input of the same node."""
+    node, slot = wire
+    count = len(run.owner.sources[node])
+    for step in range(1, count):
+        other = (slot + step) % count
+        if run.owner.active[run.owner.sources[node][other]]:
+            return run.local((node, other))
+    return None
+
+
+def local_or_mutant(run: QuizRun, key: str, wire: Wire) -> float | None:
+    """Return the factor on a wire for a learner who makes a rule mistake wherever it can be made."""
+    mutant = mutate_local(run, key, wire)
+    return run.local(wire) if mutant is None else mutant
+
+
+def sweep_with_mistake(
+    run: QuizRun,
+    local: Callable[[Wire], float | None],
+    combine: Callable[[Sequence[float]], float] = sum,
+) -> dict[int, float]:
+    """Run the backward pass with another rule for wires, or another one for what several readers send."""
+    owner = run.owner
+    arrived: dict[int, list[float]] = {owner.root: [1.0]}
+    grads: dict[int, float] = {}
+    for node in reversed(owner.nodes):
+        if node not in arrived:
+            continue
+        parts = arrived[node]
+        grads[node] = combine(parts) if len(parts) > 1 else parts[0]
+        for slot in range(len(owner.sources[node]) - 1, -1, -1):
+            source = owner.sources[node][slot]
+            factor = local((node, slot)) if owner.active[source] and owner.active[node] else None
+            if factor is not None:
+                arrived.setdefault(source, []).append(grads[node] * factor)
+    return grads
+
+
+def combine_branches(key: str, parts: Sequence[float]) -> float:
+    """Put together what several readers send, in the way of a branch mistake."""
+    if key == "branch-first":
+        return parts[0]
+    if key == "branch-last":
+        return parts[-1]
+    return math.prod(parts) if key == "branch-product" else sum(parts) / len(parts)
+
+
+def sweep_recursively(run: QuizRun) -> dict[int, float] | None:
+    """Run the backward pass as a plain recursion: add to each input in turn, which sends on at once all that it has.
+
+    None if there are too many paths.
+    """
+    owner = run.owner
+    grads = {owner.root: 1.0}
+    # The calls that have not returned, each with the input that is next.
+    calls = [(owner.root, 0)]
+    for _ in range(MAX_RECURSIONS * 16):
+        if not calls:
+            return grads
+        node, slot = calls.pop()
+        if slot == len(owner.sources[node]):
+            continue
+        calls.append((node, slot + 1))
+        source = owner.sources[node][slot]
+        factor = run.local((node, slot)) if owner.active[source] and owner.active[node] else None
+        if factor is not None:
+            grads[source] = grads.get(source, 0.0) + grads[node] * factor
+            calls.append((source, 0))
+    return None
+
+
+def predict_send(run: QuizRun, wire: Wire, writer: MistakeWriter, local: float, answer: float) -> None:
+    """Predict what mistaken learners send along one wire."""
+    owner = run.owner
+    node = wire[0]
+    source = owner.source_of(wire)
+    upstream = run.upstream(node)
+    arrives = PredictedFactor(upstream, "upstream")
+    for key in RULE_MISTAKES:
+        factor = mutate_local(run, key, wire)
+        if factor is None:
+            continue
+        label = {"forward-for-local": f"value of {owner.title(node)}", "own-not-other": owner.title(source)}.get(
+            key, ""
+        )
+        factors = (arrives, PredictedFactor(factor, label)) if label else ()
+        writer.add(key, upstream * factor, factors=factors)
+    writer.add("local-only", local)
+    writer.add("twice", 2.0 * answer)
+    writer.add("value-for-gradient", run.value(source))
+    writer.add_sign(answer, (upstream, local))
+
+
+def predict_local(run: QuizRun, wire: Wire, writer: MistakeWriter, local: float) -> None:
+    """Predict what mistaken learners take for the local derivative of a wire."""
+    node = wire[0]
+    for key in RULE_MISTAKES:
+        factor = run.upstream(node) if key == "upstream-only" else mutate_local(run, key, wire)
+        writer.add(key, factor)
+    writer.add("sent-for-local", run.upstream(node) * local)
+    writer.add("value-for-gradient", run.value(run.owner.source_of(wire)))
+    writer.add("sign", -local)
+
+
+def predict_gather(run: QuizRun, node: int, writer: MistakeWriter, answer: float) -> None:
+    """Predict what mistaken learners let land at a node with several readers."""
+    wires = [wire for wire in run.owner.readers[node] if run.sent(wire) is not None]
+    parts = [run.sent(wire) or 0.0 for wire in wires]
+    last = len(parts) - 1
+    for k, part in enumerate(parts):
+        key = "branch-first" if k == 0 else "branch-last" if k == last else "branch-one"
+        writer.add_branch(key, part, {"part": show_number(part), "reader": run.describe_reader(wires[k])})
+    if last > 1:
+        for part in parts:
+            writer.add("branch-missing", answer - part)
+    writer.add("branch-product", math.prod(parts))
+    writer.add("branch-mean", answer / len(parts))
+    for key in RULE_MISTAKES[:-1]:
+        if any(mutate_local(run, key, wire) is not None for wire in wires):
+            sums = [run.upstream(wire[0]) * (local_or_mutant(run, key, wire) or 0.0) for wire in wires]
+            writer.add(key, sum(sums), {"op": _name_activations(run, wires)})
+    writer.add("local-only", sum(run.local(wire) or 0.0 for wire in wires))
+    writer.add("twice", 2.0 * answer)
+    writer.add("value-for-gradient", run.value(node))
+    writer.add_sign(answer, ())
+
+
+def _name_activations(run: QuizRun, wires: Sequence[Wire]) -> str:
+    """Return the op whose input stands in for its output: the first one for which that makes a difference."""
+    for wire in wires:
+        mutant = mutate_local(run, "activation-input", wire)
+        if mutant is not None and mutant != run.local(wire):
+            return run.owner.ops[wire[0]].name
+    return ""
+
+
+def predict_leaf(run: QuizRun, node: int, writer: MistakeWriter, answer: float) -> None:
+    """Predict the gradient of a leaf for learners who make a mistake at every node, and at the last one alone."""
+    wires = run.owner.readers[node]
+    for key, grads in sweep_mistakes(run):
+        if key in BRANCH_MISTAKES[:2]:
+            writer.add_branch(key, grads.get(node, 0.0), {})
+        else:
+            writer.add(key, grads.get(node, 0.0), {"op": _name_activations(run, run.owner.wires)})
+    for key in RULE_MISTAKES[:2]:
+        writer.add(key, sum(run.upstream(wire[0]) * (local_or_mutant(run, key, wire) or 0.0) for wire in wires))
+    writer.add("local-only", sum(run.local(wire) or 0.0 for wire in wires))
+    writer.add("twice", 2.0 * answer)
+    writer.add("value-for-gradient", run.value(node))
+    writer.add_sign(answer, ())
+
+
+def sweep_mistakes(run: QuizRun) -> Iterator[tuple[str, dict[int, float]]]:
+    """Return the gradients of a whole backward pass under each mistake that can be made everywhere."""
+    wires = run.owner.wires
+    for key in RULE_MISTAKES:
+        mutants = {wire: mutate_local(run, key, wire) for wire in wires}
+        if any(factor is not None for factor in mutants.values()):
+            slopes = {wire: run.local(wire) if factor is None else factor for wire, factor in mutants.items()}
+            yield key, sweep_with_mistake(run, slopes.get)
+    locals_ = {wire: run.local(wire) for wire in wires}
+    if any(len(readers) > 1 for readers in run.owner.readers.values()):
+        for key in BRANCH_MISTAKES:
+            yield key, sweep_with_mistake(run, locals_.get, partial(combine_branches, key))
+        recursive = sweep_recursively(run)
+        if recursive is not None:
+            yield "recursing", recursive
+
+
+def show_fields(**numbers: float) -> dict[str, str]:
+    """Write numbers for sentences: each plain, and with `_` behind its name in brackets where it is negative.
+
+    >>> show_fields(value=-2.4)
+    {'value': '−2.4', 'value_': '(−2.4)'}
+    """
+    fields: dict[str, str] = {}
+    for name, number in numbers.items():
+        fields[name] = show_number(number)
+        fields[f"{name}_"] = show_factor(number)
+    return fields
+
+
+RELATIVE_TOLERANCE: Final = 0.01
+NEAR_SHARE: Final = 0.1
+"""An answer within this share of the right one is said to be close."""
+EXPRESSION_TOLERANCE: Final = 1e-6
+MAX_ANSWER: Final = 200
+"""Maximum number of characters of an answer."""
+MAX_EXACT_DIGITS: Final = 10
+"""Up to how many characters a number counts as a short decimal that rounding has changed."""
+_PLAIN_NUMBER = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e-?[0-9]{1,2})?")
+_DECIMAL_COMMA = re.compile(r"(?<=\d),(?=\d)")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of an answer: right or not, which mistake it shows, and the factors of the learner's number."""
+
+    right: bool
+    key: str
+    title: str
+    text: str
+    factors: tuple[PredictedFactor, ...] = ()
+    number: float | None = None
+    costs: bool = True
+    """Whether it counts as an attempt; what cannot be read does not."""
+    hint: str = ""
+    """What the ladder adds after the second and the third wrong answer."""
+
+    def __str__(self) -> str:
+        return "\n".join(line for line in (self.title, self.text, self.hint) if line)
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class ReadAnswer:
+    """An answer as a number; `formula` is set if it names leaves, `problem` if it cannot be read."""
+
+    number: float | None = None
+    formula: CircuitGraph | None = None
+    problem: str = ""
+
+
+def measure_tolerance(answer: float) -> float:
+    """Return how far a number may be from an answer: 1 percent, less where the answer has at most three decimals.
+
+    >>> [round(measure_tolerance(x), 6) for x in (0.375, 0.8945, 30.0, 0.4)]
+    [0.0005, 0.008945, 0.3, 0.004]
+    """
+    share = RELATIVE_TOLERANCE * abs(answer)
+    for decimals in range(4):
+        scaled = abs(answer) * 10.0**decimals
+        if abs(scaled - math.floor(scaled + 0.5)) < 1e-7:
+            share = min(share, 0.5 / 10.0**decimals)
+            break
+    # What the picture shows of a number must count as that number.
+    return max(share, _half_last_digit(answer))
+
+
+def _half_last_digit(answer: float) -> float:
+    """Return half a unit of the last digit that the picture shows of a number."""
+    return 0.5 * 10.0 ** (math.floor(math.log10(abs(answer))) - 3) if answer else 0.0
+
+
+def is_accepted(number: float, answer: float) -> bool:
+    """Return whether a number counts as an answer."""
+    return abs(number - answer) <= measure_tolerance(answer) * (1.0 + 1e-9)
+
+
+def collides(one: float, two: float) -> bool:
+    """Return whether two numbers are too close to be told apart."""
+    return abs(one - two) <= measure_tolerance(one) + measure_tolerance(two)
+
+
+def read_answer(answer: object, leaves: Mapping[str, float] | None = None) -> ReadAnswer:
+    """Read an answer; with `leaves`, it may be an expression of their names.
+
+    >>> [read_answer(text).number for text in ("1/4", "0,25", "2.5e-1", "-3*10", "1 - tanh(0)^2")]
+    [0.25, 0.25, 0.25, -30.0, 1.0]
+    """
+    if isinstance(answer, str):
+        return _read_text(answer, leaves)
+    if isinstance(answer, bool | np.bool_) or not isinstance(answer, int | float | np.number | Fraction | Decimal):
+        return ReadAnswer(problem=TEXTS["unreadable"])
+    try:
+        number = float(answer)
+    except (OverflowError, TypeError, ValueError):
+        return ReadAnswer(problem=TEXTS["unreadable"])
+    return ReadAnswer(number) if math.isfinite(number) else ReadAnswer(problem=TEXTS["unreadable"])
+
+
+def _read_text(text: str, leaves: Mapping[str, float] | None) -> ReadAnswer:
+    plain = text.strip().replace("−", "-")
+    if _PLAIN_NUMBER.fullmatch(plain):
+        return ReadAnswer(float(plain))
+    circuit = _parse_expression(plain)
+    if circuit is None:
+        return ReadAnswer(problem=TEXTS["unreadable"])
+    if circuit.inputs and leaves is None:
+        return ReadAnswer(problem=TEXTS["unreadable-names"])
+    known = leaves or {}
+    if any(name not in known for name in circuit.inputs):
+        listed = ", ".join(known)
+        return ReadAnswer(problem=fill_sentence(TEXTS["unreadable-leaves"], {"leaves": listed}))
+    number = evaluate_expression(circuit, known)
+    if number is None:
+        return ReadAnswer(problem=TEXTS["unreadable"])
+    return ReadAnswer(number, circuit if circuit.inputs else None)
+
+
+def _parse_expression(text: str) -> CircuitGraph | None:
+    """Parse an expression; commas between digits are decimal commas unless they separate arguments."""
+    if not text or len(text) > MAX_ANSWER or ";" in text or "\n" in text:
+        return None
+    for spelling in dict.fromkeys([text, _DECIMAL_COMMA.sub(".", text)]):
+        try:
+            return parse_formula(spelling)
+        except FormulaError:
+            continue
+        except WiregradError:
+            return None
+    return None
+
+
+def evaluate_expression(circuit: CircuitGraph, leaves: Mapping[str, float]) -> float | None:
+    """Return the value of an expression; None if it is no finite number."""
+    named = {name: leaves[name] for name in circuit.inputs}
+    value = evaluate_nodes(circuit, bind_inputs(circuit, [named], {}))[circuit.root()]
+    if isinstance(value, bool | np.bool_) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def judge_number(
+    number: float, accepted: tuple[float, ...], mistakes: tuple[PredictedMistake, ...], neutral: str
+) -> Verdict:
+    """Return the verdict on a number: right, a mistake that it matches better than all others, close, or neutral."""
+    if any(is_accepted(number, answer) for answer in accepted):
+        return Verdict(True, "right", TITLES["right"], "", number=number)
+    matches = [mistake for mistake in mistakes if is_accepted(number, mistake.number)]
+    if matches and all((mistake.key, mistake.text) == (matches[0].key, matches[0].text) for mistake in matches):
+        mistake = matches[0]
+        return Verdict(False, mistake.key, mistake.title, mistake.text, mistake.factors, number)
+    if not matches and any(abs(number - answer) <= NEAR_SHARE * abs(answer) for answer in accepted):
+        return Verdict(False, "near", TITLES["near"], TEXTS["near"], number=number)
+    return Verdict(False, "neutral", TITLES["neutral"], neutral, number=number)
+
+
+def refuse_answer(problem: str) -> Verdict:
+    """Return the verdict on what cannot be read; it costs no attempt."""
+    return Verdict(False, "unreadable", TITLES["unreadable"], problem, costs=False)
+
+
+def title_right_answer(hints: int) -> str:
+    """Return the title of a right answer after some hints."""
+    return TITLES["right" if not hints else f"right-{min(hints, 3)}"]
+
+
+def show_exactly(number: float) -> str:
+    """Write a number with all its digits, for after the answer; what rounding added to a short one is left out.
+
+    >>> show_exactly(-0.5), show_exactly(0.8944882683715906), show_exactly(1.5 * 3.3)
+    ('−0.5', '0.8944882683715906', '4.95')
+    """
+    short = repr(float(f"{number:.12g}"))
+    text = short if len(short) <= MAX_EXACT_DIGITS else repr(float(number))
+    return text.removesuffix(".0").replace("-", "−")

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wiregrad.errors import FileAccessError, FileFormatError, NoQuestionError, short_repr, suggest_name
-from wiregrad.explorer.html_page import build_content_policy, read_inline_file, render_page
+from wiregrad.explorer.page_data import build_content_policy, read_inline_file, render_page
 from wiregrad.frontends import parse_formula
 from wiregrad.inspect.report import Report
 from wiregrad.learn.lessons import (

@@ -3,7 +3,7 @@
 An op is one record, and everything else (derivatives, listings, docs, tests) is derived from it. Start reading in
 `elementwise_records`: one record per op on numbers. The ops on whole arrays are in `shape_records`, `reduce_records`,
 `linalg_records` and `fourier_records` (filters, too), those that SciPy computes in `special_records`; all of these are
-loaded when the first such op is asked for. `elementwise` and `array_ops` define what such records are made of.
+loaded when the first such op is asked for. `array_ops` defines what all such records are made of.
 `functions` holds what people call on arrays, with NumPy's and SciPy's names.
 
 Other rooms may call `TABLE`, every record as an attribute (`ops.tanh` is the record of tanh, and calling it applies the
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from wiregrad.ir import TABLE, Advice, Op, Pattern
 from wiregrad.lazy import import_later, load_names_lazily
 from wiregrad.ops import elementwise_records
-from wiregrad.ops.elementwise import Elementwise, Interval, Kink
+from wiregrad.ops.array_ops import Elementwise, Interval, Kink
 from wiregrad.ops.gradient_flow import only
 
 register = TABLE.register
@@ -42,7 +42,6 @@ _MODULES = (
     "advice",
     "array_ops",
     "c_expressions",
-    "elementwise",
     "functions",
     "gradient_flow",
     "special_forward",

@@ -16,7 +16,6 @@ For every remedy, a test runs a program that breaks and the same program written
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -26,8 +25,8 @@ import numpy as np
 
 from wiregrad.dtypes import format_brief_number, parenthesize_negative, to_python_number
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Advice, Op
-from wiregrad.ops.elementwise import Interval
-from wiregrad.ops.gradient_flow import fill_absent
+from wiregrad.ops.array_ops import Interval
+from wiregrad.ops.gradient_flow import fill_absent, is_nan, is_nonfinite
 
 ElementIndex = tuple[int, ...]
 
@@ -127,27 +126,6 @@ def backward_fault(op: Op, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: i
         factors,
         _pick_element(sent, sent, index),
     )
-
-
-def is_nonfinite(x: Any) -> Any:
-    """Return where a number or array is not finite; integers and conditions are finite everywhere.
-
-    >>> is_nonfinite(np.array([1.0, np.nan])), is_nonfinite(True)
-    (array([False,  True]), np.False_)
-    """
-    if type(x) is np.float64:
-        # By far the most common case, and math is faster than NumPy for one number.
-        return np.False_ if math.isfinite(x) else np.True_
-    array = np.asarray(x)
-    return ~np.isfinite(array) if array.dtype.kind in "fc" else np.zeros(array.shape, bool)[()]
-
-
-def is_nan(x: Any) -> Any:
-    """Return where a number or array is NaN; integers and conditions are NaN nowhere."""
-    if type(x) is np.float64:
-        return np.True_ if math.isnan(x) else np.False_
-    array = np.asarray(x)
-    return np.isnan(array) if array.dtype.kind in "fc" else np.zeros(array.shape, bool)[()]
 
 
 def _find_own_breaks(op: Op, result: Any, operands: Sequence[Any], is_broken: Callable[[Any], Any]) -> Any:

@@ -18,9 +18,17 @@ import numpy as np
 
 from wiregrad.ir import SPLIT_NAME, TABLE, Advice, Level, Pattern
 from wiregrad.lazy import load_module_lazily
-from wiregrad.ops.elementwise import SAMPLE_NUMBERS, Elementwise, Interval, Kink
-from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, is_nowhere, only
-from wiregrad.ops.large_arrays import clip_large, has_nan, power_of_large, select_elements
+from wiregrad.ops.array_ops import SAMPLE_NUMBERS, Elementwise, Interval, Kink
+from wiregrad.ops.gradient_flow import (
+    clip_large,
+    conjugate_flow,
+    has_nan,
+    is_complex,
+    is_nowhere,
+    only,
+    power_of_large,
+    select_elements,
+)
 
 if TYPE_CHECKING:
     from wiregrad.ops import special_forward

@@ -16,8 +16,7 @@ import numpy as np
 from wiregrad.ir import TABLE, Advice, Pattern
 from wiregrad.ops.array_ops import Blocking, General, LinearOp, Reduction, fold_with, keep_shape, undo_reduction
 from wiregrad.ops.elementwise_records import nan_or
-from wiregrad.ops.gradient_flow import conjugate_flow, match_shape, only, shape_of
-from wiregrad.ops.large_arrays import has_nan
+from wiregrad.ops.gradient_flow import conjugate_flow, has_nan, match_shape, only, shape_of
 from wiregrad.ops.shape_records import broadcast_array, convert_plain
 
 register = TABLE.add

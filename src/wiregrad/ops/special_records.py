@@ -16,7 +16,7 @@ import numpy as np
 
 from wiregrad.ir import TABLE, Advice, Pattern
 from wiregrad.lazy import load_module_lazily
-from wiregrad.ops.elementwise import Elementwise, Interval, Kink, SlopeRule
+from wiregrad.ops.array_ops import Elementwise, Interval, Kink, SlopeRule
 from wiregrad.ops.elementwise_records import (
     exp,
     greater,

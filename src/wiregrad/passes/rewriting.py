@@ -40,11 +40,13 @@ from wiregrad.ir import (
     Row,
     certificates,
 )
-from wiregrad.ir.columns import CircuitColumns, NameTable, NodeLabels
-from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
-from wiregrad.ir.types_and_kinks import (
+from wiregrad.ir.circuit import MAX_NODES
+from wiregrad.ir.columns import (
     DERIVE_MODE,
+    CircuitColumns,
     Convention,
+    NameTable,
+    NodeLabels,
     TypeTable,
     derive_modes,
     find_convention,
@@ -52,7 +54,7 @@ from wiregrad.ir.types_and_kinks import (
     switch_convention,
     type_of_constant,
 )
-from wiregrad.ir.verifier import MAX_NODES
+from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
 

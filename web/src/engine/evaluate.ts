@@ -1,7 +1,7 @@
 /**
  * Runs a circuit on numbers: forward in index order, then back from the outputs. An absent gradient (null) is not 0: no
  * inf or NaN in a branch that was not taken leaks. Gradients of several readers are added last reader first, as
- * `sweep_backward` does in `src/wiregrad/passes/differentiation.py`.
+ * `sweep_backward` does in `src/wiregrad/passes/__init__.py`.
  */
 import type { Circuit, Run, Scalar, Value, Wire, WireFlow } from "../types";
 import { active, nameOf, readers, startsOf } from "./circuits";

@@ -1,6 +1,6 @@
 /**
  * Parses one expression of a formula with two stacks, one of operands and one of operators that wait for them: the same
- * rules, places and messages as in `src/wiregrad/frontends/formula_expressions.py`.
+ * rules, places and messages as in `src/wiregrad/frontends/formula.py`.
  *
  * Things written side by side are multiplied, as if `*` stood between them. What a person could read in two ways is
  * refused, with both readings in the message: `1/2x`, `x^2y`, `√x²`, `2e`.

@@ -1,5 +1,5 @@
 /**
- * Regular expressions for names, the same as in `src/wiregrad/explorer/find_language.py`. Matching takes time linear in
+ * Regular expressions for names, the same as in `src/wiregrad/explorer/large_circuits.py`. Matching takes time linear in
  * the length of a name, whatever the expression; the browser's own can take exponential time.
  *
  * An expression is a row of items: characters, `.`, `[a-z]`, `\d`, `\w`, `\s`, each perhaps with `*`, `+` or `?`; `^` and

@@ -1,5 +1,5 @@
 /**
- * Cuts a formula into tokens and statements, as `src/wiregrad/frontends/formula_scanner.py` does. A token holds what it
+ * Cuts a formula into tokens and statements, as `src/wiregrad/frontends/formula.py` does. A token holds what it
  * means and how it was written: `·` is `*`, `x₁` is `x1`. Offsets are in UTF-16 units of the text.
  */
 import { CONSTANTS, RAISED_LETTERS, SPELLINGS } from "./ops.generated";

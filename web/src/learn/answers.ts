@@ -1,6 +1,6 @@
 /**
  * What learners type, as numbers; how far a number may be from the right one; and the verdict on an answer. The twin of
- * `src/wiregrad/learn/answers.py`.
+ * `src/wiregrad/learn/quiz_run.py`.
  */
 import { evaluate, exact, FormulaMistake, isRunnable, parse } from "../engine";
 import type { Circuit } from "../types";

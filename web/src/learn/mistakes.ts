@@ -1,6 +1,6 @@
 /**
  * Mistakes as mutant backward rules: what a learner who makes one would answer, and out of which factors. The twin of
- * `src/wiregrad/learn/answers.py`, which says more.
+ * `src/wiregrad/learn/quiz_run.py`, which says more.
  */
 import { showFactor, showNumber, type QuizRun, type Wire } from "./quiz-run";
 import { filled, mistakeWords, sentence, type Fields } from "./sentences";

@@ -73,7 +73,7 @@ from wiregrad.backends.native.step_kinds import (
     lower_forward,
 )
 from wiregrad.backends.native.vector_math import find_vector_function
-from wiregrad.codegen.op_forms import INLINE_CONSTANTS, require_scalar_text
+from wiregrad.codegen.listing import INLINE_CONSTANTS, require_scalar_text
 from wiregrad.errors import NoRuleError, NotNativeError
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE

@@ -24,7 +24,7 @@ from wiregrad.backends.native.llvm_writer import (
     call_intrinsic,
 )
 from wiregrad.backends.native.vector_math import call_by_symbol
-from wiregrad.codegen.op_forms import (
+from wiregrad.codegen.listing import (
     CONDITION_TO_NUMBER,
     ConstantForm,
     Form,

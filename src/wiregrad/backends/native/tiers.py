@@ -77,9 +77,9 @@ from wiregrad.backends.native.vector_math import (
 )
 from wiregrad.errors import NotNativeError, OutputError
 from wiregrad.ir import CircuitGraph
+from wiregrad.ir.circuit import check_arrays
 from wiregrad.ir.columns import CircuitColumns
 from wiregrad.ir.op import INPUT_CODE
-from wiregrad.ir.verifier import check_arrays
 
 STENCIL_TIER = "stencils"
 """The tier of programs made of copied stencils."""

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from wiregrad.backends.native_arrays.loop_kernels import LoopOp
 from wiregrad.backends.native_arrays.stream_kernels import MAX_BATCH_AXES, compile_matrix_product
 from wiregrad.codegen.element_statements import derive_step_form, find_moves, find_neutral_start, find_sums
-from wiregrad.codegen.op_forms import ConstantForm, Form, SlotForm, find_uniform_value, lower_to_c, slots_of, tidy_form
+from wiregrad.codegen.listing import ConstantForm, Form, SlotForm, find_uniform_value, lower_to_c, slots_of, tidy_form
 from wiregrad.dtypes import WireType
 from wiregrad.errors import NotNativeError
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row

@@ -4,34 +4,475 @@
 wires, and `add_splitters` gives every wire one reader. Captions follow from the op record and the names of its
 settings; no op is known by its name here.
 
+Names, groups and file names come from users and may hold anything. A value is shown as a `Reading`: a short text, and
+the magnitude and sign that the colour scale needs. In and under a box are the sign of its op, and its source
+expression as a book would set it; `web/src/layout/signs.ts` does the same.
+
 Invariants: boxes are in an order in which wires only lead forward; a wire is identified by its reader and input slot,
-so `x * x` has two; the picture's `note` says what is left out or drawn together.
+so `x * x` has two; the picture's `note` says what is left out or drawn together. The result of `escape_unprintable` has
+no control characters, no marks that change the reading direction and no lone surrogates, so every format can hold it
+once its own special characters are escaped. Every value has a reading: what was not computed reads as a dash and never
+as 0, a blocked gradient reads `no gradient`, and NaN and infinities are distinguished from numbers.
 """
 
 from __future__ import annotations
 
+import math
+import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.labels import (
-    BLOCKED_READING,
-    Reading,
-    ReadingState,
-    clip_end,
-    format_shape,
-    read_value,
-    typeset_text,
-)
-from wiregrad.draw.palette import ColourScale
-from wiregrad.dtypes import count_with_noun
+from wiregrad.backends import RunRecord, interpreter
+from wiregrad.draw.palette import ABSENT_TONE, NONFINITE_TONE, ColourScale
+from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun, format_all_digits
+from wiregrad.frontends.formula import FUNCTION_SPELLINGS, PREFIX_FUNCTIONS
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op, Pattern
 from wiregrad.ir.op import write_index
 from wiregrad.ops.gradient_flow import add_flows, fill_absent
+
+MINUS = "\N{MINUS SIGN}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+DASH = "\N{EN DASH}"
+ELLIPSIS = "…"
+
+_LETTER_WIDTHS = (
+    (" .,:;'|!ijl", 30),
+    ("(){}/\\ftrI-`", 36),
+    ('[]"*^°', 42),
+    ("Jcksvxyz", 54),
+    ("?_0123456789abdeghnopquL$#", 60),
+    ("+<>=~±∂‖→" + MINUS + TIMES + DASH, 62),
+    ("FTZ&ABEKPSVXYRCDHNU", 73),
+    ("GOQwm", 82),
+    ("MW%@", 94),
+)
+LETTER_ADVANCE: dict[str, int] = {letter: width for letters, width in _LETTER_WIDTHS for letter in letters}
+"""Widths of characters in hundredths of the font size, slightly wider than in common sans-serif fonts."""
+
+
+def escape_unprintable(text: str) -> str:
+    """Replace characters that do not print by backslash escapes.
+
+    >>> escape_unprintable("a\\nb\\u202ec")
+    'a\\\\nb\\\\u202ec'
+    """
+    if text.isprintable():
+        return text
+    return "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in text)
+
+
+def count_columns(text: str) -> int:
+    """Return the width of a text in columns of a terminal.
+
+    >>> count_columns("ab"), count_columns("\\u6570")
+    (2, 2)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(ch) else 1 + (unicodedata.east_asian_width(ch) in "WF") for ch in text)
+
+
+def measure_text(text: str, size: int = 12, *, bold: bool = False) -> int:
+    """Estimate the width of a text at a font size, in pixels, rounded up.
+
+    >>> measure_text("tanh"), measure_text("tanh", bold=True)
+    (26, 28)
+    """
+    hundredths = sum(LETTER_ADVANCE.get(ch) or 100 * count_columns(ch) for ch in text)
+    return -(-hundredths * size * (107 if bold else 100) // 10000)
+
+
+def clip_end(text: str, most: int) -> str:
+    """Cut a text to at most `most` columns, with an ellipsis at its end if it was cut.
+
+    >>> clip_end("a rather long name", 9)
+    'a rather…'
+    """
+    if count_columns(text) <= most:
+        return text
+    letters = []
+    room = most - 1
+    for ch in text:
+        room -= count_columns(ch)
+        if room < 0:
+            break
+        letters.append(ch)
+    return "".join(letters).rstrip() + ELLIPSIS
+
+
+def clip_front(text: str, most: int) -> str:
+    """Cut the front of a path, its least specific part, to at most `most` columns.
+
+    >>> clip_front("net/block/layer1", 9)
+    '…k/layer1'
+    """
+    if count_columns(text) <= most:
+        return text
+    return ELLIPSIS + clip_end(text[::-1], most)[:-1][::-1]
+
+
+def clip_distinctly(names: Sequence[str], most: int) -> list[str]:
+    """Cut names to at most `most` columns such that long ones still differ.
+
+    >>> clip_distinctly(["a_rather_long_1_name", "a_rather_long_2_name", "b"], 11)
+    ['…_long_1_n…', '…_long_2_n…', 'b']
+    """
+    long = [name for name in dict.fromkeys(names) if count_columns(name) > most]
+    if len(long) < 2:
+        return [clip_front(name, most) for name in names]
+    first = len(_shared_prefix(long))
+    last = len(_shared_prefix([name[::-1] for name in long]))
+    return [_clip_around(name, first, last, most) if count_columns(name) > most else name for name in names]
+
+
+def _shared_prefix(names: Sequence[str]) -> str:
+    """Return the longest common prefix of names: that of the first and the last in sorted order."""
+    low = min(names)
+    high = max(names)
+    return low[: next((k for k, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(map(len, names)))]
+
+
+def _clip_around(name: str, first: int, last: int, most: int) -> str:
+    """Return a name without most of its `first` first and `last` last characters, which it shares with other names.
+
+    The part between them is kept, with as much around it as fits; if not even that part fits, its middle is cut.
+    """
+    end = max(len(name) - last, first + 1)
+    core = name[first:end]
+    room = most - 2 - count_columns(core)
+    if room < 0:
+        half = (most - 1) // 2
+        return clip_end(core, most - half) + clip_front(core, half + 1)[1:]
+    start = first
+    stop = end
+    while room > 0 and (start > 0 or stop < len(name)):
+        take_front = start > 0 and (stop >= len(name) or first - start < 2 * (stop - end) + 4)
+        letter = name[start - 1] if take_front else name[stop]
+        room -= count_columns(letter)
+        if room >= 0 and take_front:
+            start -= 1
+        elif room >= 0:
+            stop += 1
+    return ELLIPSIS * (start > 0) + name[start:stop] + ELLIPSIS * (stop < len(name))
+
+
+def typeset_text(text: str) -> str:
+    """Return a number or an op with typographic signs: a minus, a multiplication cross, a caret for powers.
+
+    >>> typeset_text("-1.5e-7") == chr(0x2212) + "1.5e" + chr(0x2212) + "7"
+    True
+    """
+    return text.replace("-", MINUS).replace("**", "^").replace("*", TIMES)
+
+
+DEFAULT_DIGITS = 4
+"""Number of significant digits in pictures."""
+UNIFORM_PREFIX = "all "
+"""Precedes the number of an array whose elements are all equal."""
+
+
+class ReadingState(Enum):
+    """What a reading shows."""
+
+    NUMBER = "number"
+    NONFINITE = "not finite"
+    BLOCKED = "blocked"
+    ABSENT = "not computed"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A value as it is shown: `size` is the number, or the norm of an array (negative if all elements are)."""
+
+    text: str
+    size: float = 0.0
+    signed: bool = True
+    """Whether it has a sign: a real number, or an array without elements of both signs."""
+    state: ReadingState = ReadingState.NUMBER
+    shape: str = ""
+    """The shape of an array, which the text begins with."""
+
+    @property
+    def bare_text(self) -> str:
+        """The text without the shape."""
+        return self.text[len(self.shape) :].lstrip() if self.shape else self.text
+
+    @property
+    def uniform_text(self) -> str:
+        """The text of the number that all elements are equal to; empty if they differ."""
+        text = self.bare_text
+        is_uniform = self.state is ReadingState.NUMBER and "‖" not in text
+        return text.removeprefix(UNIFORM_PREFIX) if is_uniform else ""
+
+    def describe_gradient(self, role: str = "gradient") -> str:
+        """Return the reading of a gradient with what it is: `gradient 10`, or `no gradient`.
+
+        >>> read_value(10.0).describe_gradient(), BLOCKED_READING.describe_gradient()
+        ('gradient 10', 'no gradient')
+        """
+        return self.text if self.state is ReadingState.BLOCKED else f"{role} {self.text}"
+
+    def tone_on(self, scale: ColourScale) -> str:
+        """Return its tone on a colour scale."""
+        if self.state is ReadingState.NUMBER:
+            return scale.tone_of(self.size, signed=self.signed)
+        return NONFINITE_TONE if self.state is ReadingState.NONFINITE else ABSENT_TONE
+
+
+NO_GRADIENT = "no gradient"
+"""What is said where no gradient can come."""
+BLOCKED_READING = Reading(NO_GRADIENT, state=ReadingState.BLOCKED)
+ABSENT_READING = Reading(DASH, state=ReadingState.ABSENT)
+
+
+def read_value(value: WireValue | PythonNumber | None, digits: int = DEFAULT_DIGITS) -> Reading:
+    """Return the reading of a value: a number, a bool, an array, or None for what was not computed.
+
+    >>> read_value(-0.19661193).text, read_value(np.ones(3)).text, read_value(float("nan")).text
+    ('-0.1966', '[3] all 1', 'NaN')
+    >>> read_value(np.array([-3.0, -4.0])).text, read_value(np.array([3.0, -4.0])).text
+    ('[2] -‖5‖', '[2] ‖5‖')
+    """
+    if value is None:
+        return ABSENT_READING
+    if isinstance(value, np.ndarray) and value.shape:
+        return _read_array(value, digits)
+    number: PythonNumber = value.item() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(number, bool):
+        return Reading("true" if number else "false", float(number))
+    if isinstance(number, complex):
+        return _read_complex(number, digits)
+    return _read_real(number, digits)
+
+
+def _read_real(value: float, digits: int) -> Reading:
+    try:
+        size = float(value)
+    except OverflowError:
+        size = math.inf
+    if math.isfinite(size):
+        return Reading(_format_number(size if isinstance(value, float) else value, digits), size)
+    return Reading(_name_nonfinite(size), size, state=ReadingState.NONFINITE)
+
+
+MAX_WHOLE_DIGITS = 5
+"""Numbers with more digits before the point have a power of ten; of the others the whole part is not rounded."""
+MIN_PLAIN_POWER = -3
+"""The power of ten of the smallest number that is written without one."""
+
+
+def _format_number(value: float, digits: int) -> str:
+    number = float(value)
+    if 10 ** (MAX_WHOLE_DIGITS - 1) <= abs(number) < 10**MAX_WHOLE_DIGITS:
+        digits = max(digits, MAX_WHOLE_DIGITS)
+    mantissa, _, exponent = f"{number:.{digits - 1}e}".partition("e")
+    power = int(exponent)
+    if number and not MIN_PLAIN_POWER <= power < MAX_WHOLE_DIGITS:
+        return f"{_strip_zeros(mantissa)}e{power}"
+    text = _strip_zeros(f"{number:.{max(digits - 1 - power, 0)}f}")
+    return "0" if text == "-0" else text
+
+
+def _strip_zeros(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _name_nonfinite(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Inf" if value > 0 else "-Inf"
+
+
+def _read_complex(value: complex, digits: int) -> Reading:
+    if not (math.isfinite(value.real) and math.isfinite(value.imag)):
+        has_nan = math.isnan(value.real) or math.isnan(value.imag)
+        return Reading("NaN" if has_nan else "Inf", math.nan, state=ReadingState.NONFINITE)
+    imaginary = _format_number(value.imag, digits)
+    sign = "" if imaginary.startswith("-") else "+"
+    text = f"{_format_number(value.real, digits)}{sign}{imaginary}i"
+    return Reading(text, min(math.hypot(value.real, value.imag), 1.7e308), signed=False)
+
+
+def _read_array(value: NDArray[Any], digits: int) -> Reading:
+    shape = format_shape(value.shape)
+    kind = value.dtype.kind
+    if not value.size:
+        return Reading(f"{shape} empty", 0.0, shape=shape)
+    if kind not in "fciub":
+        return Reading(f"{shape} {value.dtype}", 0.0, shape=shape)
+    if kind == "b":
+        return Reading(f"{shape} {int(value.sum()):,} true", float(value.sum()), signed=False, shape=shape)
+    nans, infs = count_nonfinite(value)
+    if nans or infs:
+        return Reading(f"{shape} {format_nonfinite(nans, infs)}", math.nan, state=ReadingState.NONFINITE, shape=shape)
+    size = finite_norm(value)
+    signed = kind != "c" and bool(value.min() >= 0 or value.max() <= 0)
+    negative = signed and bool(value.max() <= 0) and size > 0
+    text = f"{shape} {_write_contents(value, '-' if negative else '', size, digits)}"
+    return Reading(text, -size if negative else size, signed=signed, shape=shape)
+
+
+def _write_contents(value: NDArray[Any], sign: str, size: float, digits: int) -> str:
+    """Write the content of an array: its number if all elements are equal, else its norm with a sign."""
+    first = value.flat[0]
+    if bool((value == first).all()):
+        return f"{UNIFORM_PREFIX if value.size > 1 else ''}{read_value(first, digits).text}"
+    return f"{sign}‖{_format_number(size, digits)}‖"
+
+
+def format_shape(shape: Sequence[int]) -> str:
+    """Write the shape of an array.
+
+    >>> format_shape((2, 3)) == f"[2{TIMES}3]"
+    True
+    """
+    return f"[{TIMES.join(map(str, shape))}]"
+
+
+def count_nonfinite(value: ArrayLike) -> tuple[int, int]:
+    """Count the elements of a value that are NaN and those that are infinite.
+
+    >>> count_nonfinite(np.array([np.nan, -np.inf, np.inf, 1.0])), count_nonfinite(True)
+    ((1, 2), (0, 0))
+    """
+    array = np.asarray(value)
+    if array.dtype.kind not in "fc":
+        return 0, 0
+    bad = int(array.size - np.isfinite(array).sum())
+    nans = int(np.isnan(array).sum()) if bad else 0
+    return nans, bad - nans
+
+
+def format_nonfinite(nans: int, infs: int) -> str:
+    """Write how many numbers are NaN and how many are infinite.
+
+    >>> format_nonfinite(2, 1)
+    '2 NaN, 1 Inf'
+    """
+    return ", ".join(f"{number:,} {word}" for number, word in ((nans, "NaN"), (infs, "Inf")) if number)
+
+
+def finite_norm(value: ArrayLike) -> float:
+    """Return the Euclidean norm of the finite elements of a value, without intermediate overflow.
+
+    >>> finite_norm(np.array([0.0, -4e200]))
+    4e+200
+    """
+    sizes = np.abs(np.asarray(value)).astype(np.float64)
+    return min(interpreter.euclidean_norm(sizes[np.isfinite(sizes)]), 1.7e308)
+
+
+def format_in_full(value: WireValue | PythonNumber | None) -> str:
+    """Write a value as a tooltip shows it: with all digits, in at most 120 columns.
+
+    >>> format_in_full(np.array([1.0, 2.5]))
+    '[1, 2.5]'
+    """
+    if value is None:
+        return DASH
+    return clip_end(escape_unprintable(format_all_digits(value)), 120)
+
+
+MAX_OP_COLUMNS = 20
+"""Maximum width of an op in columns."""
+MAX_CAPTION_COLUMNS = 16
+"""Maximum width of a caption in columns."""
+MAX_NAME_COLUMNS = 18
+"""Maximum width of a name in columns."""
+DIVIDE = "\N{DIVISION SIGN}"
+DOT = "\N{MIDDLE DOT}"
+FUNCTION_SIGNS = {name: sign for sign, name in {**FUNCTION_SPELLINGS, **PREFIX_FUNCTIONS}.items() if len(sign) == 1}
+"""Functions that formulas may write as one sign, and the sign."""
+
+_INFIX = re.compile(r"(\S*) (\S+) (\S*)")
+_MATH_PART = re.compile(r"([^\W\d_](?:[^\W\d]|\.)*)(\d*)|[\W\d_]+")
+
+
+def write_sign(text: str) -> str:
+    """Return an op as its box shows it.
+
+    >>> write_sign("2 / ·"), write_sign("· ** 2"), write_sign("tanh"), write_sign("*") == TIMES, write_sign("sqrt")
+    ('2÷', '^2', 'tanh', True, '√')
+    """
+    if text in FUNCTION_SIGNS:
+        return FUNCTION_SIGNS[text]
+    infix = _INFIX.fullmatch(text)
+    bare = "".join(infix.groups()).replace(DOT, "", 1) if infix and DOT in text else text
+    typeset = bare.replace("-", MINUS).replace("**", "^").replace("*", TIMES)
+    is_sign = not re.search(r"[A-Za-z]", bare)
+    return clip_end(typeset.replace("/", DIVIDE) if is_sign else typeset, MAX_OP_COLUMNS)
+
+
+def is_word(sign: str) -> bool:
+    """Return whether an op is written as a word: it then has a wider box and smaller letters.
+
+    >>> is_word("2÷"), is_word("tanh")
+    (False, True)
+    """
+    return len(sign) > 2
+
+
+def typeset_caption(text: str) -> str:
+    """Return a source expression with typographic signs.
+
+    >>> typeset_caption("x1 * w1 + b ** 2")
+    'x1·w1 + b^2'
+    """
+    return text.replace(" ** ", "^").replace("**", "^").replace(" * ", DOT).replace("*", DOT).replace("-", MINUS)
+
+
+def shorten_caption(text: str) -> str:
+    """Return a caption cut to the room that it has."""
+    return clip_end(typeset_caption(text), MAX_CAPTION_COLUMNS)
+
+
+def shorten_name(name: str, most: int = MAX_NAME_COLUMNS) -> str:
+    """Return a name cut to the room that it has; of a path the end says most.
+
+    >>> shorten_name("net.layers[2].neurons[1].w", 12)
+    '…eurons[1].w'
+    """
+    return clip_front(name, most) if "." in name or "/" in name else clip_end(name, most)
+
+
+class MathLook(Enum):
+    """How a part of an expression is set."""
+
+    ITALIC = "italic"
+    UPRIGHT = "upright"
+    SUBSCRIPT = "subscript"
+
+
+@dataclass(frozen=True, slots=True)
+class MathPart:
+    """A part of an expression: a name of one letter is italic, the digits behind it are a subscript."""
+
+    text: str
+    look: MathLook
+
+
+def split_math(text: str) -> list[MathPart]:
+    """Return the parts of an expression or a name as a book would set them.
+
+    >>> [(part.text, part.look.value) for part in split_math("tanh(x1)")]
+    [('tanh', 'upright'), ('(', 'upright'), ('x', 'italic'), ('1', 'subscript'), (')', 'upright')]
+    """
+    parts: list[MathPart] = []
+    for found in _MATH_PART.finditer(text):
+        letters, digits = found.groups()
+        if letters is None or len(letters) > 1:
+            parts.append(MathPart(found[0], MathLook.UPRIGHT))
+            continue
+        parts.append(MathPart(letters, MathLook.ITALIC))
+        if digits:
+            parts.append(MathPart(digits, MathLook.SUBSCRIPT))
+    return parts
 
 
 @dataclass(frozen=True, slots=True)

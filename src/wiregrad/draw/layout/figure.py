@@ -19,10 +19,13 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from itertools import compress, pairwise
 
-from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
-from wiregrad.draw.layout.labels import (
+from wiregrad.draw.layout.boxes import (
     MINUS,
     TIMES,
+    Box,
+    BoxKind,
+    Picture,
+    PictureLink,
     Reading,
     ReadingState,
     clip_end,

@@ -13,12 +13,12 @@ from the bottom up:
   way, and `x.at[i].set(v)`.
 - `filled_value`: `out = np.zeros(n); out[i] = v`, and recorded arrays that are changed in place.
 - `library_hooks`: how NumPy's constructors and SciPy's functions, which do not ask their arguments, see values.
-- `session`: one function recorded at one point, and the sweeps from its results to its arguments.
+- `session`: one function recorded at one point, and the sweeps from its results to its arguments; `anomaly`, which
+  stops at the first number that is not finite.
 - `trace`: a function, or a value, as a circuit, with its groups and the names of its wires.
 - `custom_ops`: ops that users define, `wg.Function` and `wg.op`.
-- `anomaly`: stop at the first number that is not finite.
 
-Other rooms may use the public names of `value`, `record`, `session`, `trace`, `arguments`, `custom_ops` and `anomaly`,
+Other rooms may use the public names of `value`, `record`, `session`, `trace`, `arguments` and `custom_ops`,
 `describe_module_name` of `hints`, and of `tape` only `STATE`, which knows what is being recorded in this
 thread, and `WATCHES`. The other modules are for this room. Nothing is imported here, so that each module loads only
 what it needs.

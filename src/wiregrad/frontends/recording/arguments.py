@@ -25,7 +25,7 @@ from wiregrad.dtypes import RECORDED_DTYPES
 from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
 from wiregrad.ir import TABLE, Op
 from wiregrad.ops.functions import FUNCTIONS
-from wiregrad.ops.functions.joining import join_items
+from wiregrad.ops.functions.elements import join_items
 
 MAX_FLOAT64 = int(np.finfo(np.float64).max)
 """The largest whole number that a float64 can represent."""

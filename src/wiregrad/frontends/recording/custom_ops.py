@@ -40,11 +40,10 @@ from wiregrad.frontends.recording.tape import STATE, UNCHECKED, Tape, TapeKind
 from wiregrad.frontends.recording.trace_notes import ReplayGuard
 from wiregrad.frontends.recording.value import Value, ValueNotes, make_leaf
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ir.scoped_settings import SettingBlock
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import General
-from wiregrad.ops.elementwise import SAMPLE_NUMBERS
+from wiregrad.ops.array_ops import SAMPLE_NUMBERS, General
 from wiregrad.ops.functions import FUNCTIONS
+from wiregrad.settings import SettingBlock
 
 
 class Function:

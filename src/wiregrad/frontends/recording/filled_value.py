@@ -59,7 +59,7 @@ from wiregrad.frontends.recording.value import (
 from wiregrad.ir import INPUT, TABLE
 from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS
 from wiregrad.ops.functions import FUNCTIONS
-from wiregrad.ops.functions.joining import find_plain_array, join_items, join_row
+from wiregrad.ops.functions.elements import find_plain_array, join_items, join_row
 from wiregrad.ops.functions.registry import FilledMemory, lift
 from wiregrad.ops.functions.shape import BASIC_INDEX_TYPES, as_row, cast_like, detach_index, reshape_to
 from wiregrad.ops.gradient_flow import shape_of

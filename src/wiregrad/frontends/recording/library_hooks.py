@@ -48,7 +48,7 @@ from wiregrad.frontends.recording.hints import (
 from wiregrad.frontends.recording.record import no_grad
 from wiregrad.frontends.recording.value import Value, as_numpy_number, is_constant
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, RegisteredFunction
-from wiregrad.ops.functions.joining import has_wire_elements, holds_filled
+from wiregrad.ops.functions.elements import has_wire_elements, holds_filled
 from wiregrad.ops.functions.registry import CONVERSION, PAUSE_BLOCKS, WireFoundError
 from wiregrad.ops.gradient_flow import is_wire
 from wiregrad.settings import OVERLAY_OFF, OVERLAY_VARIABLE, SCIPY_OFF, SCIPY_VARIABLE, read_setting

@@ -70,14 +70,13 @@ from wiregrad.frontends.recording.value import (
     wrap_node,
 )
 from wiregrad.ir import INPUT, TABLE, Op, Pattern
-from wiregrad.ir.columns import is_group_label
-from wiregrad.ir.scoped_settings import SettingBlock
-from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, Convention, find_convention
+from wiregrad.ir.columns import CHOSEN_CONVENTIONS, Convention, find_convention, is_group_label
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import LinearOp
-from wiregrad.ops.functions.joining import join_items
+from wiregrad.ops.functions.elements import join_items
 from wiregrad.ops.gradient_flow import is_complex
 from wiregrad.ops.shape_records import broadcast_array, convert_plain
+from wiregrad.settings import SettingBlock
 
 MAX_EXACT_INT = 1 << 53
 """Whole numbers up to this one are exact as floats."""

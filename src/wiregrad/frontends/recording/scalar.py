@@ -73,8 +73,7 @@ from wiregrad.frontends.recording.value import (
     refuse_lookup,
 )
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op
-from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, SIGN_METHODS
-from wiregrad.ir.types_and_kinks import (
+from wiregrad.ir.columns import (
     CHOSEN_CONVENTIONS,
     Convention,
     chosen_convention,
@@ -82,6 +81,7 @@ from wiregrad.ir.types_and_kinks import (
     encode_mode,
     has_kinks,
 )
+from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, SIGN_METHODS
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import MaskedFlow

@@ -33,12 +33,19 @@ from wiregrad.errors import SettingError
 from wiregrad.frontends.recording.trace_notes import ROW_SIZE, ReplayGuard, TraceNotes
 from wiregrad.frontends.recording.user_code import GroupBlock
 from wiregrad.ir import INPUT, TABLE, Op
+from wiregrad.ir.columns import Convention, chosen_convention, encode_mode, has_kinks, switch_convention
 from wiregrad.ir.op import COMPARISON_METHODS
-from wiregrad.ir.scoped_settings import OneTimeContext, ScopedSetting, SettingBlock
-from wiregrad.ir.types_and_kinks import Convention, chosen_convention, encode_mode, has_kinks, switch_convention
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops.gradient_flow import GradientBuffer, MaskedFlow, add_flows, begin_sum, is_complex, match_dtype
-from wiregrad.settings import RECORDER_C, RECORDER_PYTHON, RECORDER_VARIABLE, read_setting
+from wiregrad.settings import (
+    RECORDER_C,
+    RECORDER_PYTHON,
+    RECORDER_VARIABLE,
+    OneTimeContext,
+    ScopedSetting,
+    SettingBlock,
+    read_setting,
+)
 
 EXTENSION_NAME = "wiregrad._recorder"
 

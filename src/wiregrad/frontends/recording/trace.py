@@ -68,9 +68,16 @@ from wiregrad.frontends.recording.value import (
     number_class,
 )
 from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, Op, Place, check_name
-from wiregrad.ir.columns import CircuitColumns, Deferred, DeferredLabels, LazyText, NameTable, NodeLabels
+from wiregrad.ir.columns import (
+    CircuitColumns,
+    Deferred,
+    DeferredLabels,
+    LazyText,
+    NameTable,
+    NodeLabels,
+    type_of_constant,
+)
 from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, CONSTANT_CODE, SIGN_METHODS
-from wiregrad.ir.types_and_kinks import type_of_constant
 from wiregrad.lazy import pause_collection
 from wiregrad.ops import Elementwise
 from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression

@@ -31,9 +31,8 @@ from wiregrad.frontends.recording.tape import (
     condition_codes,
 )
 from wiregrad.ir import INPUT, TABLE, Op
-from wiregrad.ir.columns import LabelT, NodeLabels, OpSettings
+from wiregrad.ir.columns import LabelT, NodeLabels, OpSettings, TypeTable, find_kinked_codes, type_of_constant
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, count_inputs
-from wiregrad.ir.types_and_kinks import TypeTable, find_kinked_codes, type_of_constant
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import shape_of
 

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 
 from wiregrad.errors import find_user_frame, is_library_file
 from wiregrad.ir import Place
-from wiregrad.ir.scoped_settings import SettingBlock
 from wiregrad.ops.functions.registry import FUNCTIONS
+from wiregrad.settings import SettingBlock
 
 CodeResultT = TypeVar("CodeResultT")
 MAX_KNOWN_CODES = 4096

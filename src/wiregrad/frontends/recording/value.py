@@ -57,7 +57,7 @@ from wiregrad.frontends.recording.tape import (
 from wiregrad.frontends.recording.user_code import is_augmented_assignment, user_place
 from wiregrad.frontends.recording.value_methods import ValueMethods
 from wiregrad.ir import INPUT, TABLE, Op, Place
-from wiregrad.ops.functions.joining import convert_plain
+from wiregrad.ops.functions.elements import convert_plain
 from wiregrad.ops.functions.registry import CONVERSION, WireFoundError
 from wiregrad.ops.gradient_flow import fill_absent, match_shape, shape_of
 

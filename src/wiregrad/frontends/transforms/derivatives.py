@@ -39,8 +39,7 @@ from wiregrad.frontends.transforms.vmap_and_checkpoint import apply_batched
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.gradient_flow import match_dtype
-from wiregrad.passes import sweep_backward, sweep_forward
-from wiregrad.passes.differentiation import SilentWatcher
+from wiregrad.passes import SilentWatcher, sweep_backward, sweep_forward
 
 P = ParamSpec("P")
 Result = TypeVar("Result")

@@ -50,7 +50,7 @@ from wiregrad.frontends.transforms.vmap_and_checkpoint import (
 )
 from wiregrad.ir import CONSTANT, INPUT, Certificate, CircuitGraph, Op, Row
 from wiregrad.ir.certificates import distinct_certificates, expected_value, have_same_bits
-from wiregrad.ir.types_and_kinks import decode_mode
+from wiregrad.ir.columns import decode_mode
 from wiregrad.ops.gradient_flow import add_flows
 
 MAX_BLOCKS = 250

@@ -56,7 +56,7 @@ from wiregrad.frontends.recording.value import (
     number_class,
 )
 from wiregrad.ir import INPUT, TABLE, Op, Pattern
-from wiregrad.ir.types_and_kinks import chosen_convention, decode_mode
+from wiregrad.ir.columns import chosen_convention, decode_mode
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, General

@@ -50,7 +50,7 @@ from wiregrad.inspect.flight_recorder.training_steps import (
 )
 from wiregrad.inspect.report import Report
 from wiregrad.ir import join_first_names
-from wiregrad.ir.strict_json import read_strict_json
+from wiregrad.ir.text_form import read_strict_json
 
 __all__ = [
     "KINDS",

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wiregrad.draw.layout.labels import clip_end, count_columns, escape_unprintable, format_nonfinite
+from wiregrad.draw.layout.boxes import clip_end, count_columns, escape_unprintable, format_nonfinite
 from wiregrad.draw.plots import CurvePanel, PlotCurve, StepMark, draw_curves
 from wiregrad.dtypes import as_float, count_with_noun, format_brief_number
 from wiregrad.errors import (

@@ -4,12 +4,13 @@ Importing this package registers those that most programs need. The others are r
 that is not among them, or when all are listed.
 
 A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`, which also says what
-has no derivative here; the other modules mirror the records (`shape`, `reduce`, `linalg`), a subject (`pointwise`,
-`network`, `joining`, `polynomials`, `signal`, `statistics`) or a module of SciPy (`special`, `integrate`,
-`scipy_linalg`). Other rooms call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
+has no derivative here; the other modules mirror the records (`shape`, `reduce`, `linalg`), a subject (`elements`,
+`network`, `polynomials`, `signal`, `statistics`) or modules of SciPy (`special_and_integrate`, `scipy_linalg`).
+
+Other rooms call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
-from wiregrad.ops.functions import joining, linalg, pointwise, reduce, selection, shape
+from wiregrad.ops.functions import elements, linalg, reduce, selection, shape
 from wiregrad.ops.functions.registry import (
     DEFERRED_FUNCTIONS,
     FUNCTIONS,
@@ -24,15 +25,14 @@ __all__ = [
     "FUNCTIONS_BY_NUMPY",
     "FUNCTIONS_BY_SCIPY",
     "RegisteredFunction",
-    "joining",
+    "elements",
     "linalg",
-    "pointwise",
     "reduce",
     "register_function",
     "selection",
     "shape",
 ]
 
-_DEFERRED_MODULES = ("integrate", "network", "polynomials", "scipy_linalg", "signal", "special", "statistics")
+_DEFERRED_MODULES = ("network", "polynomials", "scipy_linalg", "signal", "special_and_integrate", "statistics")
 
 DEFERRED_FUNCTIONS.defer(*(f"{__name__}.{name}" for name in _DEFERRED_MODULES))

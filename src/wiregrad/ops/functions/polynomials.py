@@ -21,9 +21,9 @@ import numpy as np
 
 from wiregrad.errors import NoRuleError, format_user_line
 from wiregrad.ir import TABLE
+from wiregrad.ops.functions.elements import vander
 from wiregrad.ops.functions.linalg import eigvals, inv, lstsq, matmul, matrix_transpose
 from wiregrad.ops.functions.network import convolve
-from wiregrad.ops.functions.pointwise import vander
 from wiregrad.ops.functions.reduce import all_, sort, sum_
 from wiregrad.ops.functions.registry import (
     N,

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 import numpy as np
 
 from wiregrad.dtypes import WireType
-from wiregrad.errors import NoRuleError, format_user_line, require_package
+from wiregrad.errors import NoRuleError, RecordError, format_user_line, require_package
 from wiregrad.ir.op import Op, OperatorMethods
 from wiregrad.lazy import import_later
 from wiregrad.ops.gradient_flow import is_wire, shape_of
@@ -152,6 +152,8 @@ def register_function(
 
     def add_entry(run: Callable[..., Any]) -> Callable[..., Any]:
         entry = RegisteredFunction(name or run.__name__.rstrip("_"), run, numpy, scipy, method, samples, calls_back)
+        if entry.name in FUNCTIONS.loaded:
+            raise RecordError(f"a function named {entry.name} is registered already; give this one another name")
         run.__name__ = run.__qualname__ = entry.name
         FUNCTIONS[entry.name] = entry
         FUNCTIONS_BY_NUMPY.loaded.update(dict.fromkeys(numpy, entry))

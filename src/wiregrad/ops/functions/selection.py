@@ -25,7 +25,6 @@ from wiregrad.ops.functions.shape import (
     broadcast_arrays,
     cast_like,
     concatenate,
-    expand_dims,
     gather_along,
     moveaxis,
     pick_elements,
@@ -226,20 +225,6 @@ def resize(a: Any, new_shape: Any) -> Any:
     if not shape_of(row)[0] or not prod(shape):
         return np.zeros(shape, dtype_of(row))
     return gather_along(row, np.resize(np.arange(shape_of(row)[0]), shape), -1)
-
-
-@register_function(np.apply_over_axes)
-def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
-    """A function applied along several axes, one after another."""
-    x = lift(a)
-    ndim = ndim_of(x)
-    for axis in axes if np.ndim(axes) else (axes,):
-        along = axis + ndim if axis < 0 else axis
-        y = func(x, along)
-        x = y if ndim_of(y) == ndim_of(x) else expand_dims(y, along)
-        if ndim_of(x) != ndim:
-            raise ValueError("function is not returning an array of the correct shape")
-    return x
 
 
 def _scan_with_start(scan: Callable[..., Any], x: Any, axis: Any, dtype: Any, start: Any) -> Any:

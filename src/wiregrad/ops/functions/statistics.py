@@ -50,8 +50,8 @@ from wiregrad.ops.elementwise_records import (
     xlog1py,
     xlogy,
 )
+from wiregrad.ops.functions.elements import widen_real
 from wiregrad.ops.functions.linalg import cholesky, solve
-from wiregrad.ops.functions.pointwise import widen_real
 from wiregrad.ops.functions.reduce import (
     argmax,
     argmin,
@@ -89,7 +89,7 @@ from wiregrad.ops.functions.shape import (
     reshape,
     reshape_to,
 )
-from wiregrad.ops.functions.special import logit, ndtr
+from wiregrad.ops.functions.special_and_integrate import logit, ndtr
 from wiregrad.ops.gradient_flow import is_wire, shape_of
 from wiregrad.ops.reduce_records import merge_axes
 from wiregrad.ops.special_records import (

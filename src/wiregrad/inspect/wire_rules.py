@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.dtypes import format_brief_number
-from wiregrad.inspect.run_index import GradientFlow
+from wiregrad.inspect.report import GradientFlow
 from wiregrad.ir import Op, Pattern
-from wiregrad.ops.array_ops import LinearOp
-from wiregrad.ops.elementwise import Elementwise
+from wiregrad.ops.array_ops import Elementwise, LinearOp
 from wiregrad.ops.gradient_flow import fill_absent, match_dtype
 from wiregrad.ops.linalg_records import MatrixDecomposition
 

@@ -21,7 +21,27 @@ from html import escape
 from typing import Unpack
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink, write_number_rows
+from wiregrad.draw.layout.boxes import (
+    DASH,
+    MINUS,
+    NO_GRADIENT,
+    TIMES,
+    Box,
+    BoxKind,
+    MathLook,
+    Picture,
+    PictureLink,
+    Reading,
+    ReadingState,
+    clip_end,
+    is_word,
+    measure_text,
+    read_value,
+    split_math,
+    typeset_text,
+    write_number_rows,
+    write_sign,
+)
 from wiregrad.draw.layout.figure import (
     GRADIENT_WORD,
     SMALL_FONT_SIZE,
@@ -49,22 +69,6 @@ from wiregrad.draw.layout.figure import (
     write_leaf_name,
     write_slot_text,
     write_stub_name,
-)
-from wiregrad.draw.layout.labels import (
-    DASH,
-    MINUS,
-    NO_GRADIENT,
-    TIMES,
-    MathLook,
-    Reading,
-    ReadingState,
-    clip_end,
-    is_word,
-    measure_text,
-    read_value,
-    split_math,
-    typeset_text,
-    write_sign,
 )
 from wiregrad.draw.layout.picture import PictureOptions, build_picture
 from wiregrad.draw.palette import (

@@ -21,24 +21,27 @@ from itertools import pairwise
 from typing import NamedTuple, Unpack
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink, write_number_rows
-from wiregrad.draw.layout.figure import write_factor
-from wiregrad.draw.layout.grouping import MAX_BOXES
-from wiregrad.draw.layout.labels import (
+from wiregrad.draw.layout.boxes import (
     DASH,
     MINUS,
     TIMES,
+    Box,
+    BoxKind,
+    Picture,
+    PictureLink,
     Reading,
     ReadingState,
     clip_end,
     clip_front,
     count_columns,
     typeset_text,
+    write_number_rows,
 )
-from wiregrad.draw.layout.picture import PictureOptions, build_picture
+from wiregrad.draw.layout.figure import write_factor
+from wiregrad.draw.layout.picture import MAX_BOXES, PictureOptions, build_picture
 from wiregrad.draw.layout.placement import BoxShape, Layout, LayoutMetrics, WireJoint, compute_layout
 from wiregrad.draw.palette import AUTO_THEME, LIGHT_THEME, ColourScale
-from wiregrad.draw.render.svg import to_svg
+from wiregrad.draw.svg import to_svg
 from wiregrad.errors import InputError, short_repr
 from wiregrad.ir import CircuitGraph
 
