@@ -539,8 +539,13 @@ def apply_along_axis(func1d: Any, axis: int, arr: NDArray[Any], *args: Any, **kw
 def apply_along_axis(func1d: Any, axis: int, arr: Value, *args: Any, **kwargs: Any) -> Value: ...
 @overload
 def apply_along_axis(func1d: Any, axis: int, arr: Operand, *args: Any, **kwargs: Any) -> Any: ...
-def apply_over_axes(func: Any, a: Operand, axes: Any) -> Any:
-    """A function applied along several axes, one after another."""
+@overload
+def apply_over_axes(func: Any, a: NDArray[Any], axes: Any) -> NDArray[Any]:
+    """A function of an array and an axis, applied over several axes one after the other."""
+@overload
+def apply_over_axes(func: Any, a: Value, axes: Any) -> Value: ...
+@overload
+def apply_over_axes(func: Any, a: Operand, axes: Any) -> Any: ...
 @overload
 def arccos(x: float, /) -> float:
     """Angle whose cosine is the wire."""
