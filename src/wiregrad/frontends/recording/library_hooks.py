@@ -23,6 +23,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, lru_cache, partial
 from importlib.machinery import ModuleSpec
 from types import CodeType, FunctionType, ModuleType
@@ -350,6 +351,18 @@ class NumpyOverlay:
             if not RECORDING_THREADS:
                 NUMPY_NAMES.update(ORIGINALS)
                 VECTORIZE.__call__ = CALL_VECTORIZED
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Show NumPy's own functions to this thread while code of the library runs in a function that is recorded."""
+        if threading.get_ident() not in RECORDING_THREADS:
+            yield
+            return
+        self.leave()
+        try:
+            yield
+        finally:
+            self.enter(outermost=True)
 
     def call(self, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function with the stand-ins shown."""
