@@ -27,6 +27,7 @@ WRITERS = (
     "tests/golden/write_layout.py",
     "tests/golden/write_learn.py",
     "tests/golden/write_drawing.py",
+    "tests/golden/write_kernels.py",
     "tests/listings/write.py",
 )
 """The scripts that write derived files, in the order in which they run; the page is built last, from their files."""

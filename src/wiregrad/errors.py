@@ -171,6 +171,10 @@ class NotNativeError(NoRuleError):
     """A circuit cannot run as native code, or not on this machine; the interpreter can run it."""
 
 
+class DeviceError(WiregradError, RuntimeError):
+    """A GPU, or its driver, is missing or has failed; the message says what was looked for or what failed."""
+
+
 class InterpreterWarning(RuntimeWarning):
     """A function that was to run in native code is replayed by the interpreter; the message says why."""
 

@@ -39,6 +39,7 @@ from ..support.cases import (
     with_outputs,
 )
 from ..support.native import (
+    ALL_RUNNERS,
     RUNNERS,
     Runner,
     at_points,
@@ -99,7 +100,7 @@ def off(found: Any, wanted: Any) -> Any:
     return (ulp_distances(found, wanted) > MAX_OP_ULPS) | zeros
 
 
-@pytest.mark.parametrize("way", ["stencils", "batch"])
+@pytest.mark.parametrize("way", ["stencils", "batch", "kernels"])
 @pytest.mark.parametrize(
     ("real", "every", "thin"),
     [
@@ -114,7 +115,7 @@ def test_every_op_alone_is_within_four_ulps_of_the_interpreter(way: str, real: s
     far, slopes, zeros, refused = [], set[str](), set[tuple[str, str]](), set[tuple[str, str]]()
     for use, circuit, table, wanted in alone(real, every, thin):
         try:
-            rows = RUNNERS[way](circuit, table, 0)
+            rows = ALL_RUNNERS[way](circuit, table, 0)
         except NotNativeError:
             refused.add((use.op.name, real))
             continue
@@ -168,14 +169,14 @@ def ways_of(circuit: Circuit) -> set[tuple[bool, int, bool]]:
     return found
 
 
-@pytest.mark.parametrize("way", RUNNERS)
+@pytest.mark.parametrize("way", ALL_RUNNERS)
 @pytest.mark.parametrize("formula", STRUCTURAL)
 def test_branches_that_are_not_taken_send_nothing(way: str, formula: str) -> None:
     circuit = wg.circuit(formula)
     grid = product((-2.0, -0.0, 0.0, 0.5, 1.0, 3.0, np.inf, -np.inf, np.nan), repeat=len(circuit.inputs))
     points = [[np.float64(x) for x in point] for point in grid]
     rows, wanted = (
-        RUNNERS[way](circuit, points, 0),
+        ALL_RUNNERS[way](circuit, points, 0),
         np.array([ReceiptPoint(circuit, point).reference_results for point in points]),
     )
     wrong = [(points[i], rows[i], wanted[i]) for i in np.flatnonzero(off(rows, wanted).any(axis=1))]
@@ -228,25 +229,28 @@ def check(seeds: Sequence[int], way: str) -> None:
     counted = []
     for seed in seeds:
         case = special_case(seed)
-        counted.append(judge(case, RUNNERS[way](case.circuit, table_of(case), 0), RUNNERS[way]))
+        counted.append(judge(case, ALL_RUNNERS[way](case.circuit, table_of(case), 0), ALL_RUNNERS[way]))
     count, shaken = map(sum, zip(*counted, strict=True))
 
     assert shaken <= SHAKEN * count
 
 
-@pytest.mark.parametrize(("way", "count"), [("stencils", SAMPLE), ("batch", SAMPLE), ("llvm", SAMPLE // 3)])
+@pytest.mark.parametrize(
+    ("way", "count"),
+    [("stencils", SAMPLE), ("batch", SAMPLE), ("llvm", SAMPLE // 3), ("kernels", SAMPLE // 3), ("split kernels", 4)],
+)
 def test_random_circuits_agree_with_the_interpreter(way: str, count: int) -> None:
     check(range(count), way)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("way", RUNNERS)
+@pytest.mark.parametrize("way", ALL_RUNNERS)
 @pytest.mark.parametrize("start", range(0, COUNT, COUNT // 10))
 def test_ten_thousand_random_circuits_agree_with_the_interpreter(way: str, start: int) -> None:
     check(range(start, start + COUNT // 10), way)
 
 
-@pytest.mark.parametrize("way", ["stencils", "batch"])
+@pytest.mark.parametrize("way", ["stencils", "batch", "kernels"])
 @pytest.mark.parametrize("count", [15, pytest.param(2_000, marks=pytest.mark.full)])
 def test_random_circuits_of_float32_agree_with_the_interpreter(way: str, count: int) -> None:
     tried = 0
@@ -258,11 +262,11 @@ def test_random_circuits_of_float32_agree_with_the_interpreter(way: str, count: 
             continue
         case = Case(seed, circuit, [ReceiptPoint(circuit, point) for point in points])
         try:
-            rows = RUNNERS[way](circuit, points, 0)
+            rows = ALL_RUNNERS[way](circuit, points, 0)
         except NotNativeError:
             # Float32 and float64 in one circuit.
             continue
-        judge(case, rows, RUNNERS[way])
+        judge(case, rows, ALL_RUNNERS[way])
         tried += 1
 
     assert tried > 0.8 * count
@@ -280,7 +284,7 @@ def test_both_tiers_give_the_same_bits(count: int) -> None:
     cases = [special_case(seed) for seed in range(count)]
     wrong = []
     for case in cases:
-        one, two = (RUNNERS[way](case.circuit, table_of(case), 0) for way in ("stencils", "llvm"))
+        one, two = (ALL_RUNNERS[way](case.circuit, table_of(case), 0) for way in ("stencils", "llvm"))
         wrong += [] if same_numbers(one, two) else [case.seed]
 
     assert wrong == []
@@ -406,7 +410,7 @@ def test_several_outputs_and_rows_of_the_jacobian_agree_one_by_one(way: str) -> 
     for seed in range(4 if way == "llvm" else choose_count(8, 15)):
         for circuit in several(several_outputs(seed), seed):
             points = table_of(case_of(seed, circuit.with_output("out0")))
-            rows = [RUNNERS[way](circuit, points, k) for k in range(len(circuit.outputs))]
+            rows = [ALL_RUNNERS[way](circuit, points, k) for k in range(len(circuit.outputs))]
             for k, label in enumerate(circuit.outputs):
                 judges = [ReceiptPoint(circuit.with_output(label), point) for point in points]
                 m = len(circuit.outputs)
@@ -428,7 +432,10 @@ def test_several_outputs_and_rows_of_the_jacobian_agree_one_by_one(way: str) -> 
 def test_values_alone_are_the_same_bits_as_values_with_a_gradient(way: str) -> None:
     for seed in range(20):
         case = special_case(seed)
-        both, value = RUNNERS[way](case.circuit, table_of(case), 0), RUNNERS[way](case.circuit, table_of(case), None)
+        both, value = (
+            ALL_RUNNERS[way](case.circuit, table_of(case), 0),
+            ALL_RUNNERS[way](case.circuit, table_of(case), None),
+        )
 
         assert same_bits(value[:, :1].copy(), both[:, :1].copy())
 
@@ -440,7 +447,7 @@ def test_second_derivatives_agree_with_those_of_the_backward_circuit(way: str) -
         backward = gradient_circuit(case.circuit)
         points = table_of(case)
         for k in range(len(case.circuit.inputs)):
-            rows = RUNNERS[way](Circuit(backward.columns), points, 1 + k)
+            rows = ALL_RUNNERS[way](Circuit(backward.columns), points, 1 + k)
             for point, row in zip(points, rows, strict=True):
                 other = second_order(case.circuit, point)[k]
                 second = row[len(backward.outputs) :]
@@ -470,20 +477,20 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("way", RUNNERS)
+@pytest.mark.parametrize("way", ALL_RUNNERS)
 @pytest.mark.parametrize("text", SMALL.values(), ids=SMALL)
 def test_small_circuits_of_all_sorts_agree(way: str, text: str) -> None:
     circuit = wg.Circuit.from_text(text)
     points = [[np.float64(x)] * len(circuit.inputs) for x in (0.5, -0.0, np.nan)]
     rows, wanted = (
-        RUNNERS[way](circuit, points, 0),
+        ALL_RUNNERS[way](circuit, points, 0),
         [ReceiptPoint(circuit, point).reference_results for point in points],
     )
 
     assert not off(rows, np.array(wanted)).any()
 
 
-@pytest.mark.parametrize("way", RUNNERS)
+@pytest.mark.parametrize("way", ALL_RUNNERS)
 @pytest.mark.parametrize("op", ["where", "multiply", "add", "logical_and", "greater"])
 def test_conditions_can_be_inputs(way: str, op: str) -> None:
     builder = Builder(finite=False)
@@ -495,7 +502,7 @@ def test_conditions_can_be_inputs(way: str, op: str) -> None:
         [kind(x) for kind, x in zip(kinds, row, strict=True)] for row in product((0.0, 1.0, -2.5), repeat=len(kinds))
     ]
     rows, wanted = (
-        RUNNERS[way](circuit, points, 0),
+        ALL_RUNNERS[way](circuit, points, 0),
         [ReceiptPoint(circuit, point).reference_results for point in points],
     )
 
@@ -511,7 +518,7 @@ def test_constants_of_all_sorts_agree(number: float) -> None:
     points = [[np.float64(x)] for x in SPECIAL]
     wanted = np.array([ReceiptPoint(circuit, point).reference_results for point in points])
 
-    assert not any(off(run(circuit, points, 0), wanted).any() for run in RUNNERS.values())
+    assert not any(off(run(circuit, points, 0), wanted).any() for run in ALL_RUNNERS.values())
 
 
 @pytest.mark.parametrize("run", [by_stencils, by_batch])
@@ -532,6 +539,6 @@ def test_long_chains_and_wide_fans_agree(way: str) -> None:
         total = builder.apply(TABLE["add"], total, builder.apply(TABLE["multiply"], x, chain)) if k % 3 else total
     circuit = builder.build(total)
     point = ReceiptPoint(circuit, [np.float64(0.3), np.float64(-1.2)])
-    row = RUNNERS[way](circuit, [point.inputs], 0)[0]
+    row = ALL_RUNNERS[way](circuit, [point.inputs], 0)[0]
 
     assert all(point.judge_result(k, found).fits for k, found in enumerate(row))

@@ -304,6 +304,19 @@ def test_the_cuda_texts_compile() -> None:
     assert set(found) == {golden.name for golden in SCALAR}
 
 
+def test_a_cuda_text_needs_no_header_under_nvrtc(tmp_path: Path) -> None:
+    """NVRTC, which names itself by a macro, has the functions of math.h, but neither the file nor its names."""
+    text = wg.trace(lambda x: x * x if x < 1.0 else x, 0.5).to_cuda()
+    path = tmp_path / "kernel.cpp"
+    path.write_text(text, encoding="utf-8")
+    command = [find_tool("g++", "clang++").path, "-E", "-D__CUDACC_RTC__", str(path)]
+    read = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
+
+    assert "NAN" in text
+    assert "math.h" not in read
+    assert "return __int_as_float(0x7fffffff);" in read
+
+
 def tried(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     """Compile a C listing with its self-test and run it."""
     tool = find_tool("gcc", "cc", "clang")

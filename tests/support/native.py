@@ -12,6 +12,8 @@ from wiregrad.api import Circuit
 from wiregrad.backends.native import batch, jit, tiers
 from wiregrad.backends.native.tiers import NativeProgram, build_program
 
+from .host_kernels import run_kernels, run_split_kernels
+
 GUARD = 64
 """How many numbers before and after a buffer must stay as they are."""
 MARK = 12345.0
@@ -95,6 +97,9 @@ def in_columns(circuit: Circuit, points: Sequence[Sequence[Any]], *, threads: in
 
 
 RUNNERS: dict[str, Runner] = {"stencils": by_stencils, "llvm": by_llvm, "batch": by_batch}
+KERNEL_RUNNERS: dict[str, Runner] = {"kernels": run_kernels, "split kernels": run_split_kernels}
+"""What a GPU runs, on this processor; LLVM compiles each circuit, so fewer circuits are tried."""
+ALL_RUNNERS = RUNNERS | KERNEL_RUNNERS
 
 
 def same_bits(one: NDArray[Any], two: NDArray[Any]) -> bool:

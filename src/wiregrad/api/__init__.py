@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from wiregrad import codegen, draw, inspect, ir, passes
 from wiregrad.backends import RunRecord as BareRun
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from wiregrad import files
     from wiregrad.backends import compiled
     from wiregrad.backends.compiled import Compiled
+    from wiregrad.backends.cuda import batches as cuda_batches
+    from wiregrad.backends.cuda.batches import CudaCompiled
     from wiregrad.exchange import framework_export, onnx_files
     from wiregrad.explorer import local_server, page_data, widget
     from wiregrad.frontends.recording.value import Value
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from wiregrad.inspect.rounding import Rounding
 
     Answer = TypeVar("Answer", bound=Report)
+    CudaDevice = Literal["cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:3", "cuda:4", "cuda:5", "cuda:6", "cuda:7"]
 
     class PictureOptions(TypedDict, total=False):
         """What is drawn (see `wiregrad.draw.build_picture`)."""
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
         ascii: bool
 else:
     compiled = load_module_lazily("wiregrad.backends.compiled")
+    cuda_batches = load_module_lazily("wiregrad.backends.cuda.batches")
     framework_export = load_module_lazily("wiregrad.exchange.framework_export")
     onnx_files = load_module_lazily("wiregrad.exchange.onnx_files")
     page_data = load_module_lazily("wiregrad.explorer.page_data")
@@ -334,19 +338,41 @@ class Circuit(ir.CircuitGraph, Drawable):
         tangent = interpreter.compute_tangents(self, values, seeds)[self.root()]
         return to_python_number(values[self.root()]), 0.0 if tangent is None else to_python_number(tangent)
 
-    def compile(self, dtype: DTypeLike | None = None, *, check: bool = True, assume: str | None = None) -> Compiled:
+    @overload
+    def compile(
+        self,
+        dtype: DTypeLike | None = None,
+        *,
+        check: bool = True,
+        assume: str | None = None,
+        device: Literal["cpu"] = "cpu",
+    ) -> Compiled: ...
+    @overload
+    def compile(
+        self, dtype: DTypeLike | None = None, *, check: bool = True, assume: str | None = None, device: CudaDevice
+    ) -> CudaCompiled: ...
+    @overload
+    def compile(
+        self, dtype: DTypeLike | None = None, *, check: bool = True, assume: str | None = None, device: str
+    ) -> Compiled: ...
+    def compile(
+        self, dtype: DTypeLike | None = None, *, check: bool = True, assume: str | None = None, device: str = "cpu"
+    ) -> Compiled:
         """Return the circuit as an object for many calls: native code if possible, otherwise the interpreter.
 
-        It has `value_and_grad`, `jacobian`, `hessian`, `batch`, `batch_value_and_grad` and `info`; `dtype` is float64
-        or float32, by default that of the circuit. Certificates are checked on every call, unless `check=False`.
-        With `assume="finite"` gradients are faster, but right only where no value and no local slope is infinite or
-        NaN, in branches that are not taken either.
+        It has `value_and_grad`, `jacobian`, `hessian`, `batch`, `batch_value_and_grad`, `batch_jacobian` and `info`;
+        `dtype` is float64 or float32, by default that of the circuit. Certificates are checked on every call, unless
+        `check=False`. With `assume="finite"` gradients are faster, but right only where no value and no local slope is
+        infinite or NaN, in branches that are not taken either. With `device="cuda"`, or `"cuda:1"` for the second GPU,
+        batches run on an NVIDIA GPU.
 
         >>> compiled = circuit("e = a + b; f = e * c").compile()
         >>> compiled.value_and_grad(a=2.0, b=-3.0, c=10.0)
         (-10.0, {'a': 10.0, 'b': 10.0, 'c': -1.0})
         """
-        return compiled.Compiled(self, dtype, check=check, assume=assume)
+        if device == "cpu":
+            return compiled.Compiled(self, dtype, check=check, assume=assume)
+        return cuda_batches.CudaCompiled(self, dtype, check=check, assume=assume, device=device)
 
     def split(self) -> Circuit:
         """Return the split form: every fan-out is made of two-way splitters, so that each wire has one reader."""

@@ -46,6 +46,7 @@ from wiregrad.backends.replay_engines import (
     NativeReplay,
     PointColumns,
     RecordingReplay,
+    check_device,
     make_replay,
 )
 from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun, format_brief_number
@@ -139,6 +140,7 @@ def compile(
     argnames: Argnames | None = None,
     limit: int | None = None,
     assume: str | None = None,
+    device: str = "cpu",
 ) -> CompiledFunction[..., Any]: ...
 @overload
 def compile(
@@ -148,6 +150,7 @@ def compile(
     argnames: Argnames | None = None,
     limit: int | None = None,
     assume: str | None = None,
+    device: str = "cpu",
 ) -> CompiledFunction[P, Result]: ...
 def compile(
     f: Callable[..., Any],
@@ -156,6 +159,7 @@ def compile(
     argnames: Argnames | None = None,
     limit: int | None = None,
     assume: str | None = None,
+    device: str = "cpu",
 ) -> CompiledFunction[..., Any]:
     """Return a function that records f on its first call and then replays the recording, natively if possible.
 
@@ -163,7 +167,7 @@ def compile(
     recorded too, as long as recordings save more time than they cost, or, with `limit`, up to that many recordings.
     `argnums` and `argnames` select the arguments that `value_and_grad` differentiates by. With `assume="finite"`
     gradients of functions of numbers are faster, but right only where no value and no local slope is infinite or NaN,
-    in branches that are not taken either.
+    in branches that are not taken either. With `device="cuda"` batches of functions of numbers run on an NVIDIA GPU.
 
     >>> def huber(x):
     ...     return 0.5 * x * x if abs(x) < 1.0 else abs(x) - 0.5
@@ -181,7 +185,10 @@ def compile(
     if limit is not None and (type(limit) is not int or limit < 1):
         raise OperandError(f"limit is the number of recordings to keep, at least 1; got {short_repr(limit)}")
     codegen.check_assumption(assume)
-    return CompiledFunction(f, argnums, limit, argnames, assume)
+    check_device(device)
+    compiled = CompiledFunction(f, argnums, limit, argnames, assume)
+    compiled.device = device
+    return compiled
 
 
 @dataclass(frozen=True, repr=False)
@@ -678,6 +685,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._argnames = argnames
         self._limit = limit
         self._assume = assume
+        self.device = "cpu"
+        """Where batches run: on the processor, or on a GPU such as "cuda"."""
         self._is_derivative = False
         # Reentrant, because garbage collection may call anything while the lock is held, this function too.
         self._lock = threading.RLock()
@@ -762,7 +771,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if getattr(module, name, None) is self:
             return name
         options: dict[str, Any] = {"argnums": self._argnums, "argnames": self._argnames}
-        options |= {"limit": self._limit, "assume": self._assume}
+        options |= {"limit": self._limit, "assume": self._assume, "device": self.device}
         return functools.partial(compile, **options), (self._f,)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Result:
@@ -1600,6 +1609,9 @@ MAX_ROUNDS = 64
 class BatchSource(Protocol):
     """A compiled function, as batches see it."""
 
+    device: str
+    """Where batches run."""
+
     def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
         """Return the recording that answers a call, or its gradient; None if there is none."""
 
@@ -1668,7 +1680,7 @@ def answer_batch(
         _check_outputs(outputs, table, 1 + len(wanted or ()))
     values, *grads_or_none = outputs
     grads = None if wanted is None else grads_or_none
-    points = PointColumns(table.count, table.columns, values, grads, wanted or ())
+    points = PointColumns(table.count, table.columns, values, grads, wanted or (), source.device)
     # The rows that have no answer yet; None for all of them.
     left: NDArray[np.intp] | None = None if table.count else np.arange(0)
     rounds = 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -573,7 +573,7 @@ class Compiled:
         >>> compiled.jacobian([2.0, 3.0]).tolist(), compiled.jacobian(a=2.0, b=3.0)["p"]
         ([[3.0, 2.0], [1.0, 1.0]], {'a': 3.0, 'b': 2.0})
         """
-        _check_scalar(self.circuit, "jacobian", "wg.jacobian")
+        check_scalar(self.circuit, "jacobian", "wg.jacobian")
         if len(self._labels) == 1:
             table = DerivativeTable([self._gradient_handler.engine], None)
         else:
@@ -588,7 +588,7 @@ class Compiled:
         >>> Compiled(parse_text("input x\\ny = multiply x x\\noutput y")).hessian(x=3.0)
         {'x': {'x': 2.0}}
         """
-        _check_scalar(self.circuit, "hessian", "wg.hessian")
+        check_scalar(self.circuit, "hessian", "wg.hessian")
         # The promise of finite numbers is about the circuit's own slopes, not about those of its gradient.
         table = self._builder.build_table(backward_circuit(self._builder.circuit), finite=False)
         return self._make_table_function(table, self._names)
@@ -604,12 +604,12 @@ class Compiled:
         >>> Compiled(parse_text("input a, b\\ny = multiply a b\\noutput y")).batch([[2.0, 3.0], [4.0, 5.0]])
         array([ 6., 20.])
         """
-        _check_scalar(self.circuit, "batch", "wg.vmap")
+        check_scalar(self.circuit, "batch", "wg.vmap")
         _check_threads(threads)
         mark = self._read_check_option(check)
         if mark is None:
             return self._without_checks.batch(points, threads=threads)
-        rows = compute_rows(self._builder, self._value_handler, points, threads, gradient=False, mark=mark)
+        rows = self._compute_rows(points, threads, gradient=False, mark=mark)
         values = rows.values.astype(np.bool_) if _has_only_conditions(self.circuit) else rows.values
         return values[:, 0] if len(self._labels) == 1 else values
 
@@ -623,15 +623,40 @@ class Compiled:
         >>> compiled.batch_value_and_grad([[2.0, 3.0], [4.0, 5.0]])[1].tolist()
         [[3.0, 2.0], [5.0, 4.0]]
         """
-        _check_scalar(self.circuit, "batch_value_and_grad", "wg.vmap")
+        check_scalar(self.circuit, "batch_value_and_grad", "wg.vmap")
         _check_threads(threads)
         mark = self._read_check_option(check)
         if mark is None:
             return self._without_checks.batch_value_and_grad(points, threads=threads)
-        rows = compute_rows(self._builder, self._gradient_handler, points, threads, gradient=True, mark=mark)
+        rows = self._compute_rows(points, threads, gradient=True, mark=mark)
         assert rows.grads is not None
         values = rows.values.astype(np.bool_) if _has_only_conditions(self.circuit) else rows.values
         return values[:, 0], rows.grads
+
+    def batch_jacobian(
+        self, points: ArrayLike, *, threads: int | None = None, check: bool | str = True
+    ) -> NDArray[Any]:
+        """Return the gradient of every output at many points, with axes points, outputs, inputs; as in `batch`.
+
+        >>> from wiregrad.ir import parse_text
+        >>> compiled = Compiled(parse_text("input a, b\\np = multiply a b\\ns = add a b\\noutput p, s"))
+        >>> compiled.batch_jacobian([[2.0, 3.0], [4.0, 5.0]]).tolist()
+        [[[3.0, 2.0], [1.0, 1.0]], [[5.0, 4.0], [1.0, 1.0]]]
+        """
+        check_scalar(self.circuit, "batch_jacobian", "wg.jacobian")
+        rows = [one.batch_value_and_grad(points, threads=threads, check=check)[1] for one in self._each_output]
+        return np.stack(rows, axis=1)
+
+    @cached_property
+    def _each_output(self) -> list[Self]:
+        """The circuit once for each output, compiled."""
+        if len(self._labels) == 1:
+            return [self]
+        return [self._compile_alike(prune(self.circuit.with_output(label))) for label in self._labels]
+
+    def _compile_alike(self, circuit: CircuitGraph, *, check: bool = True) -> Self:
+        """Return another circuit, compiled with the same options."""
+        return type(self)(circuit, self._asked, check=check, assume=self._assume)
 
     def holds(self, points: ArrayLike, *, threads: int | None = None) -> NDArray[np.bool_]:
         """Return at which points a traced function takes the branches that were traced, so that the circuit equals it.
@@ -641,10 +666,15 @@ class Compiled:
         >>> traced.compile().holds([[0.25], [3.0]]).tolist()
         [True, False]
         """
-        _check_scalar(self.circuit, "holds", "wg.vmap")
+        check_scalar(self.circuit, "holds", "wg.vmap")
         _check_threads(threads)
-        rows = compute_rows(self._builder, self._value_handler, points, threads, gradient=False, mark=True)
+        rows = self._compute_rows(points, threads, gradient=False, mark=True)
         return ~rows.flipped
+
+    def _compute_rows(self, points: ArrayLike, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
+        """Return the results at many points, one row each; where a branch flips, NaN if `mark`, else raise."""
+        answers = self._gradient_handler if gradient else self._value_handler
+        return compute_rows(self._builder, answers, points, threads, gradient=gradient, mark=mark)
 
     def _read_check_option(self, check: object) -> bool | None:
         """Return whether points where a branch flips become NaN (else they raise); None if nothing is checked."""
@@ -661,8 +691,8 @@ class Compiled:
         return None if check is False else check == MARK_FLIPPED
 
     @cached_property
-    def _without_checks(self) -> Compiled:
-        return Compiled(self.circuit, self._asked, check=False, assume=self._assume)
+    def _without_checks(self) -> Self:
+        return self._compile_alike(self.circuit, check=False)
 
     @property
     def info(self) -> CompiledCircuitInfo:
@@ -791,6 +821,22 @@ class BatchAnswers:
         if self.grads is not None:
             self.grads[rows] = np.nan
 
+    def mark_flips(self, left: NDArray[np.intp], circuit: CircuitGraph, table: NDArray[Any]) -> NDArray[np.intp]:
+        """Mark the rows in which a branch flips by one NumPy pass; return those of `left` that it did not decide."""
+        flips = _find_flipped_points(circuit, table[left])
+        self.mark_flipped(left[flips])
+        return left[~flips]
+
+    def compute_left(self, left: NDArray[np.intp], engine: CircuitEngine, table: NDArray[Any], *, mark: bool) -> None:
+        """Compute the rows that are left one by one; where a branch flips, they become NaN if `mark`, else raise."""
+        for row in left.tolist():
+            try:
+                self.compute_row(row, engine, table[row])
+            except BranchError as error:
+                if not mark:
+                    raise BranchError(f"at point {row}: {error}", place=error.place) from None
+                self.mark_flipped(row)
+
 
 def compute_rows(
     builder: EngineBuilder, answers: CallHandler, points: ArrayLike, threads: int | None, *, gradient: bool, mark: bool
@@ -808,17 +854,8 @@ def compute_rows(
         checks = builder.make_checks(builder.circuit)
         left = np.flatnonzero(checks.find_failures(numbers)) if checks is not None else np.arange(0)
         if mark:
-            # One NumPy pass confirms most of them; the others are checked one by one.
-            flips = _find_flipped_points(builder.circuit, table[left])
-            rows.mark_flipped(left[flips])
-            left = left[~flips]
-    for row in left.tolist():
-        try:
-            rows.compute_row(row, answers.engine, table[row])
-        except BranchError as error:
-            if not mark:
-                raise BranchError(f"at point {row}: {error}", place=error.place) from None
-            rows.mark_flipped(row)
+            left = rows.mark_flips(left, builder.circuit, table)
+    rows.compute_left(left, answers.engine, table, mark=mark)
     return rows
 
 
@@ -838,7 +875,8 @@ def _has_only_conditions(circuit: CircuitGraph) -> bool:
     return all(circuit.type_of(node).dtype.kind == "b" for node in circuit.columns.outputs.tolist())
 
 
-def _check_scalar(circuit: CircuitGraph, question: str, instead: str) -> None:
+def check_scalar(circuit: CircuitGraph, question: str, instead: str) -> None:
+    """Raise unless all inputs and outputs are real scalars."""
     for node in (*circuit.input_indices(), *circuit.columns.outputs.tolist()):
         kind = circuit.type_of(node)
         if kind.shape or kind.dtype.kind == "c":

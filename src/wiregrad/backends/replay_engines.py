@@ -37,10 +37,12 @@ from wiregrad.passes import (
 )
 
 if TYPE_CHECKING:
+    from wiregrad.backends.cuda import batches as cuda_batches
     from wiregrad.backends.native import batch, builtin_calls, tiers
     from wiregrad.backends.native_arrays import array_program
 else:
     # The modules of native code are loaded when the first function is compiled.
+    cuda_batches = load_module_lazily("wiregrad.backends.cuda.batches")
     batch = load_module_lazily("wiregrad.backends.native.batch")
     builtin_calls = load_module_lazily("wiregrad.backends.native.builtin_calls")
     tiers = load_module_lazily("wiregrad.backends.native.tiers")
@@ -158,6 +160,14 @@ class PointColumns(NamedTuple):
     """The gradient by each of `wanted`; None if there is none."""
     wanted: tuple[int, ...]
     """The numbers of the inputs to differentiate by."""
+    device: str = "cpu"
+    """Where they are computed."""
+
+
+def check_device(device: object) -> None:
+    """Raise unless batches can run on a device."""
+    if device != "cpu":
+        cuda_batches.open_gpu(device)
 
 
 class NativeReplay:
@@ -177,6 +187,8 @@ class NativeReplay:
         self._single = len(recording.moving) == 1
         self._row_programs: dict[tuple[int, ...] | None, batch.ColumnProgram | None] = {}
         """The programs for vectors of points, by the inputs that they differentiate by; None if there is none."""
+        self._gpu_programs: dict[tuple[str, tuple[int, ...] | None], cuda_batches.CudaProgram | None] = {}
+        """The programs for points on a GPU, by device and inputs."""
         self._pulled: Callable[..., Any] | InterpreterReplay | None = None
         if gradient_first:
             with suppress(NotNativeError):
@@ -217,6 +229,8 @@ class NativeReplay:
         Where a check fails, what is written is meaningless.
         """
         wanted = None if points.grads is None else points.wanted
+        if points.device != "cpu":
+            return self._run_rows_on_gpu(points, rows, wanted)
         if wanted not in self._row_programs:
             self._row_programs[wanted] = _build_row_program(self._recording, wanted)
         columns = self._row_programs[wanted]
@@ -231,6 +245,19 @@ class NativeReplay:
         ]
         selection = batch.RowSelection(rows, _expected_bytes(self._recording))
         return batch.run_columns(columns, reads, writes, points.size, selection, threads)
+
+    def _run_rows_on_gpu(
+        self, points: PointColumns, rows: NDArray[np.intp] | None, wanted: tuple[int, ...] | None
+    ) -> NDArray[np.intp] | None:
+        """Write the results at some points, or all, as `run_rows` does."""
+        key = (points.device, wanted)
+        if key not in self._gpu_programs:
+            self._gpu_programs[key] = _build_gpu_program(self._recording, points.device, wanted)
+        program = self._gpu_programs[key]
+        if program is None:
+            return None
+        columns = cuda_batches.ColumnResults(points.values, points.grads or ())
+        return cuda_batches.run_columns(program, points.inputs, columns, rows)
 
     def single_result_builtin(self) -> Callable[..., Any] | None:
         """Return the builtin that maps floats to the only result, a float, once it is compiled; else None."""
@@ -325,13 +352,32 @@ def _compile_replay(
 def _build_replay_program(
     recording: CertifiedRecording, gradient: bool, lanes: int = 1, wanted: tuple[int, ...] | None = None
 ) -> tiers.NativeProgram:
+    source, finite = _choose_replay_circuit(recording, gradient)
+    return tiers.build_program(source, 0 if gradient else None, lanes=lanes, finite=finite, wanted=wanted)
+
+
+def _choose_replay_circuit(recording: CertifiedRecording, gradient: bool) -> tuple[CircuitGraph, bool]:
+    """Return the circuit that is compiled, and whether its gradient may assume that all numbers are finite."""
     circuit = recording.circuit
     assert circuit is not None
     source = circuit if gradient else drop_gradient_stops(circuit)
     finite = recording.is_finite and circuit.columns.has_finite_constants()
     if recording.is_derivative and not gradient:
         source = simplify_finite(source) if finite else simplify(source)
-    return tiers.build_program(source, 0 if gradient else None, lanes=lanes, finite=finite, wanted=wanted)
+    return source, finite
+
+
+def _build_gpu_program(
+    recording: CertifiedRecording, device: str, wanted: tuple[int, ...] | None
+) -> cuda_batches.CudaProgram | None:
+    """Return the program that runs on a GPU, in float64; None if there is none."""
+    source, finite = _choose_replay_circuit(recording, wanted is not None)
+    gpu = cuda_batches.open_gpu(device)
+    try:
+        program = cuda_batches.CudaProgram(gpu, source, wanted, _expected_bytes(recording), finite=finite)
+    except NotNativeError:
+        return None
+    return program if program.source.real.name == "double" else None
 
 
 def _build_row_program(recording: CertifiedRecording, wanted: tuple[int, ...] | None) -> batch.ColumnProgram | None:

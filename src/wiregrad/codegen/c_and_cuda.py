@@ -1108,6 +1108,14 @@ class CudaLanguage(CLanguage):
     function = "__device__ static"
 
 
+CUDA_HEADER = """\
+#ifdef __CUDACC_RTC__
+#define NAN __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
+#else
+#include <math.h>
+#endif"""
+"""NVRTC, the compiler for use at run time, has the functions of math.h, but neither the file nor these two names."""
 CUDA_LANGUAGES = {real: CudaLanguage(real) for real in ("double", "float")}
 
 
@@ -1115,7 +1123,7 @@ def to_cuda(listing: Listing, name: str, real: str | None = None, guard: Listing
     """Return a listing in CUDA C++."""
     language = CUDA_LANGUAGES[choose_real(listing, real)]
     body = CFunctions(language, listing, name, guard)
-    head = "\n".join([f"// {body.writer.write_title()}", *body.describe_arguments(), "#include <math.h>"])
+    head = "\n".join([f"// {body.writer.write_title()}", *body.describe_arguments(), CUDA_HEADER])
     return "\n\n".join([head, *define_with_guard(body, "__device__ static ", arrays=False), _write_kernel(body)]) + "\n"
 
 

@@ -1,7 +1,12 @@
 // Value and gradient of f, written by wiregrad from a circuit of 2 nodes.
 // x: a, b, c
 // grad: the gradient, in the same order
+#ifdef __CUDACC_RTC__
+#define NAN __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
+#else
 #include <math.h>
+#endif
 
 __device__ static double value_and_grad(const double *x, double *grad) {
     const double a = x[0];

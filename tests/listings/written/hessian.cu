@@ -2,7 +2,12 @@
 // x: a, b
 // grad: the gradient, in the same order
 // hess: a row for each input
+#ifdef __CUDACC_RTC__
+#define NAN __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
+#else
 #include <math.h>
+#endif
 
 __device__ static double hessian(const double *x, double *grad, double *hess) {
     const double a = x[0];

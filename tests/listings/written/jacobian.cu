@@ -1,7 +1,12 @@
 // Jacobian of x, y, written by wiregrad from a circuit of 4 nodes.
 // x: r, t
 // jac: a row for each output: x, y
+#ifdef __CUDACC_RTC__
+#define NAN __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
+#else
 #include <math.h>
+#endif
 
 __device__ static void jacobian(const double *x, double *jac) {
     const double r = x[0];

@@ -1,7 +1,12 @@
 // Value and gradient of o, written by wiregrad from a circuit of 5 nodes.
 // x: x1, w1, x2, w2, b
 // grad: the gradient, in the same order
+#ifdef __CUDACC_RTC__
+#define NAN __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
+#else
 #include <math.h>
+#endif
 
 __device__ static double value_and_grad(const double *x, double *grad) {
     const double x1 = x[0];

@@ -1,7 +1,12 @@
 // Value and gradient of y, written by wiregrad from a circuit of 2 nodes.
 // x: a, b
 // grad: the gradient, in the same order
+#ifdef __CUDACC_RTC__
+#define NAN __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
+#else
 #include <math.h>
+#endif
 
 // The larger of two wires; NaN if one is NaN; half the gradient each on a tie.
 __device__ static double maximum(double a, double b) {

@@ -1,7 +1,12 @@
 // Value and gradient of L, written by wiregrad from a circuit of 5 nodes.
 // x: w0, x0, w1, x1, w2
 // grad: the gradient, in the same order
+#ifdef __CUDACC_RTC__
+#define NAN __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
+#else
 #include <math.h>
+#endif
 
 // 1 / (1 + exp(-x)) without overflow.
 __device__ static double sigmoid(double x) {

@@ -187,6 +187,51 @@ class _BuildRequest(NamedTuple):
 
 
 def _build_while_locked(request: _BuildRequest, began: float, made: float) -> NativeProgram:
+    circuit = request.circuit
+    columns = circuit.columns
+    plan = _plan_while_locked(request, packs=True)
+    real = plan.stream.real
+    code, seconds = _choose_tier(plan.stream)
+    return NativeProgram(
+        entry=code.address,
+        initial=_make_buffer(plan.head, plan.slots, real),
+        inputs=len(circuit.input_indices()),
+        outputs=len(columns.outputs),
+        real=real,
+        nodes=int((np.diff(columns.starts) > 0).sum()),
+        code_bytes=code.size,
+        seconds=time.perf_counter() - began,
+        stencil_seconds=made + plan.table_seconds + seconds,
+        tier=STENCIL_TIER if jit.supports_stencils() else LLVM_TIER,
+        code=code,
+        stream=plan.stream,
+    )
+
+
+class StepPlan(NamedTuple):
+    """The steps of a program, and the buffer that they work on."""
+
+    stream: StepStream
+    head: NDArray[np.floating]
+    """The first entries of the buffer: zeros for inputs, outputs and gradient, then constants."""
+    slots: int
+    """The number of entries of the buffer."""
+    table_seconds: float
+    """The seconds spent on tables that other circuits share."""
+
+
+def plan_steps(
+    circuit: CircuitGraph, gradient: int | None = None, *, finite: bool = False, wanted: Iterable[int] | None = None
+) -> StepPlan:
+    """Return the steps of a circuit of scalars on one point, each on its own; arguments as in `build_program`."""
+    with _build_lock():
+        program_steps.compile_planner()
+        program_steps.compile_register_loops()
+        return _plan_while_locked(_BuildRequest(circuit, gradient, 1, finite, wanted), packs=False)
+
+
+def _plan_while_locked(request: _BuildRequest, *, packs: bool) -> StepPlan:
+    """Return the steps of a circuit; with `packs`, calls of one function may be the lanes of one step."""
     circuit, gradient, lanes, finite, wanted = request
     columns = circuit.columns
     # Native code does no checks, so they are made here: inputs precede their readers, indices are within their arrays.
@@ -195,31 +240,18 @@ def _build_while_locked(request: _BuildRequest, began: float, made: float) -> Na
     _check_lanes(real)
     root = -1 if gradient is None else _find_output(columns, gradient)
     kinds = find_node_kinds(circuit, finite=finite)
-    making = time.perf_counter()
+    began = time.perf_counter()
     tables = make_backward_tables(kinds if root >= 0 else kinds._replace(table=[None] * len(kinds.table)))
-    made += time.perf_counter() - making
+    seconds = time.perf_counter() - began
     layout = _lay_out_head(circuit, real)
     graph = make_program_graph(circuit, kinds, root, wanted)
-    graph, tables, sweep = pack_calls(PlannedProgram(graph, tables, sweep_gradients(graph, tables)), real)
+    planned = PlannedProgram(graph, tables, sweep_gradients(graph, tables))
+    graph, tables, sweep = pack_calls(planned, real) if packs else planned
     buffer_plan = plan_buffer(graph, tables, sweep, layout.slots)
     if buffer_plan.slots * real.total_bytes > MAX_OFFSET:
         raise NotNativeError(f"the circuit needs a buffer of {buffer_plan.slots:,} numbers, beyond 32-bit offsets")
     stream = make_step_stream(graph, buffer_plan, real, layout.copies)
-    code, seconds = _choose_tier(stream)
-    return NativeProgram(
-        entry=code.address,
-        initial=_make_buffer(layout.head, buffer_plan.slots, real),
-        inputs=len(circuit.input_indices()),
-        outputs=len(columns.outputs),
-        real=real,
-        nodes=int((np.diff(columns.starts) > 0).sum()),
-        code_bytes=code.size,
-        seconds=time.perf_counter() - began,
-        stencil_seconds=made + seconds,
-        tier=STENCIL_TIER if jit.supports_stencils() else LLVM_TIER,
-        code=code,
-        stream=stream,
-    )
+    return StepPlan(stream, layout.head, buffer_plan.slots, seconds)
 
 
 def _choose_tier(stream: StepStream) -> tuple[CodeInMemory, float]:

@@ -356,7 +356,7 @@ class PolynomialResult(NamedTuple):
     """Writes corrected results for such lanes, and returns the lanes that remain for the scalar function."""
 
 
-def _evaluate_odd(r: LlvmValue, z: LlvmValue, coefficients: Sequence[float]) -> LlvmValue:
+def evaluate_odd(r: LlvmValue, z: LlvmValue, coefficients: Sequence[float]) -> LlvmValue:
     """Write r + r * (z * polynomial(z)); the leading coefficient 0.0 preserves the sign of a zero."""
     return fma(r, evaluate_polynomial(z, (0.0, *coefficients)), r)
 
@@ -498,7 +498,7 @@ def _is_outside_log(x: LlvmValue) -> LlvmValue:
     return (x < FORMATS[x.element].smallest) | is_not_below(x, math.inf)
 
 
-def _log_at_edges(x: LlvmValue, zero: float) -> LlvmValue:
+def log_at_edges(x: LlvmValue, zero: float) -> LlvmValue:
     """Write a logarithm at its edges: -inf at `zero`, NaN below it, and x itself at inf and NaN."""
     end = x.writer.select(x.is_equal_to(zero), -math.inf, math.nan, x.element)
     return select(x > zero, x, end)
@@ -509,7 +509,7 @@ def _join_logarithm(x: LlvmValue, result: LlvmValue) -> PolynomialResult:
     outside = _is_outside_log(x)
 
     def edges() -> tuple[LlvmValue, LlvmValue]:
-        return select(outside, _log_at_edges(x, 0.0), result), (x > 0.0) & (x < FORMATS[x.element].smallest)
+        return select(outside, log_at_edges(x, 0.0), result), (x > 0.0) & (x < FORMATS[x.element].smallest)
 
     return PolynomialResult(result, outside, edges)
 
@@ -549,7 +549,7 @@ def log1p(x: LlvmValue) -> PolynomialResult:
     """Write log(1 + x)."""
     result = _log_of_one_plus(x)
     outside = is_not_above(x, -1.0) | is_not_below(x, math.inf)
-    return PolynomialResult(result, outside, lambda: (select(outside, _log_at_edges(x, -1.0), result), _no_lanes(x)))
+    return PolynomialResult(result, outside, lambda: (select(outside, log_at_edges(x, -1.0), result), _no_lanes(x)))
 
 
 def asinh(x: LlvmValue) -> PolynomialResult:
@@ -585,17 +585,21 @@ def atanh(x: LlvmValue) -> PolynomialResult:
 def pow(x: LlvmValue, y: LlvmValue) -> PolynomialResult:
     """Write x**y as e**(y log x), with the logarithm and the product each as a sum of two numbers."""
     size = fabs(x)
-    high, low = _log_in_two(size)
-    product = y * high
-    rest = fma(y, low, fma(y, high, -product))
-    bounded = clamp(product, -746.0, 710.0)
-    result = _join_exponential(_split_exponential(bounded, select(product.is_equal_to(bounded), rest, 0.0)), bounded)
-    signed = _signed_power(result, x, y)
+    signed = signed_power(raise_by_logarithm(log_in_two(size), y), x, y)
     infinite = is_not_below(fabs(y), math.inf)
     return PolynomialResult(signed, _is_outside_log(size) | infinite, lambda: _power_of_zero(x, y, signed, infinite))
 
 
-def _signed_power(result: LlvmValue, x: LlvmValue, y: LlvmValue) -> LlvmValue:
+def raise_by_logarithm(logarithm: tuple[LlvmValue, LlvmValue], y: LlvmValue) -> LlvmValue:
+    """Write e**(y * logarithm), the logarithm being a sum of two numbers."""
+    high, low = logarithm
+    product = y * high
+    rest = fma(y, low, fma(y, high, -product))
+    bounded = clamp(product, -746.0, 710.0)
+    return _join_exponential(_split_exponential(bounded, select(product.is_equal_to(bounded), rest, 0.0)), bounded)
+
+
+def signed_power(result: LlvmValue, x: LlvmValue, y: LlvmValue) -> LlvmValue:
     """Turn the power of |x| into that of x: negative for odd y, NaN if x is negative and y no integer."""
     half = y * 0.5
     even = rint(half).is_equal_to(half)
@@ -608,14 +612,18 @@ def _power_of_zero(x: LlvmValue, y: LlvmValue, result: LlvmValue, infinite: Llvm
     """Write powers of 0, which are common in data; other edges remain for the scalar function."""
     zero = x.is_equal_to(0.0) & infinite.is_equal_to(0)
     magnitude = select(y > 0.0, 0.0, select(y < 0.0, math.inf, 1.0))
-    half = y * 0.5
-    odd = rint(y).is_equal_to(y) & rint(half).is_equal_to(half).is_equal_to(0)
-    power = select(odd, copysign(magnitude, x), magnitude)
+    power = select(is_odd(y), copysign(magnitude, x), magnitude)
     others = _is_outside_log(fabs(x)) & x.is_equal_to(0.0).is_equal_to(0) | infinite
     return select(zero, power, result), others
 
 
-def _log_in_two(x: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
+def is_odd(y: LlvmValue) -> LlvmValue:
+    """Write where a number is an odd integer."""
+    half = y * 0.5
+    return rint(y).is_equal_to(y) & rint(half).is_equal_to(half).is_equal_to(0)
+
+
+def log_in_two(x: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
     """Write the logarithm of a positive normal number as a sum of two, with a relative error of about 2**-65."""
     k, m, f = _split_for_logarithm(x)
     d = m + 1.0
@@ -631,8 +639,8 @@ def _log_in_two(x: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
     q, q_rest = _multiply_pairs((z, z_rest), (t, t_rest))
     g, g_rest = _multiply_pairs((s, s_rest), (q, q_rest))
     twice = s + s
-    one, one_rest = _add_pairs(twice, g, s_rest + s_rest + g_rest)
-    return _add_pairs(k * LN2_SHORT, one, fma(k, LN2_SHORT_REST, one_rest))
+    one, one_rest = add_pairs(twice, g, s_rest + s_rest + g_rest)
+    return add_pairs(k * LN2_SHORT, one, fma(k, LN2_SHORT_REST, one_rest))
 
 
 def _multiply_pairs(a: tuple[LlvmValue, LlvmValue], b: tuple[LlvmValue, LlvmValue]) -> tuple[LlvmValue, LlvmValue]:
@@ -640,7 +648,7 @@ def _multiply_pairs(a: tuple[LlvmValue, LlvmValue], b: tuple[LlvmValue, LlvmValu
     return high, fma(a[1], b[0], fma(a[0], b[1], fma(a[0], b[0], -high)))
 
 
-def _add_pairs(a: LlvmValue, b: LlvmValue, rest: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
+def add_pairs(a: LlvmValue, b: LlvmValue, rest: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
     """Write a + b + rest as two numbers, for |a| >= |b| or a = 0."""
     high = a + b
     low = (a - high) + b + rest
@@ -658,7 +666,7 @@ def _subtract_multiple_of_pi(x: LlvmValue, k: LlvmValue, part: float) -> LlvmVal
 def _reduced_sine(x: LlvmValue, k: LlvmValue, shifted: LlvmValue) -> LlvmValue:
     """Write sin(x - k pi), negated where the integer in `shifted` is odd."""
     r = _subtract_multiple_of_pi(x, k, 1.0)
-    sine = _evaluate_odd(r, r * r, FORMATS[x.element].sin).as_bits()
+    sine = evaluate_odd(r, r * r, FORMATS[x.element].sin).as_bits()
     return (sine ^ (shifted.as_bits() << (REAL_BITS[x.element] - 1))).as_real()
 
 
@@ -688,7 +696,7 @@ def tan(x: LlvmValue) -> PolynomialResult:
     shifted = fma(x, 2 / math.pi, ROUND)
     r = _subtract_multiple_of_pi(x, shifted - ROUND, 0.5)
     z = r * r
-    sine = _evaluate_odd(r, z, SIN_SHORT)
+    sine = evaluate_odd(r, z, SIN_SHORT)
     cosine = fma(z * z, evaluate_polynomial(z, COS_SHORT), fma(z, -0.5, 1.0))
     turned = (shifted.as_bits() & 1).is_equal_to(1)
     top = select(turned, -cosine, sine)

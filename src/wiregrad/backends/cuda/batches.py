@@ -1,0 +1,620 @@
+"""Batches on a GPU: points of the host in chunks, or points that are on the GPU already.
+
+`CudaCompiled` is what `circuit.compile(device="cuda")` returns. Points in NumPy arrays are copied to the GPU in chunks;
+several chunks are under way at the same time, so that copies in both directions and kernels overlap. Points in an array
+of the GPU (any object with `__cuda_array_interface__`: CuPy, PyTorch, JAX) are read in place, and the results are a
+`DeviceArray`, which these libraries read in place.
+
+A point at which a certificate does not hold is computed again on the host, as `Compiled` does it, so no result is that
+of another branch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent import futures
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from wiregrad.backends.compiled import BatchAnswers, Compiled, check_scalar
+from wiregrad.backends.cuda.driver import DeviceMemory, Gpu, HostMemory, LoadedKernels, find_gpu
+from wiregrad.backends.cuda.kernels import KERNEL_NAME, KernelResults, KernelSource, compile_to_ptx, write_kernels
+from wiregrad.backends.native.tiers import plan_steps
+from wiregrad.errors import InputError, short_repr
+from wiregrad.ir import CircuitGraph, certificates, join_first_names
+
+STAGING_BYTES = 16 << 20
+"""The size of a chunk: its points and results."""
+STAGING_COUNT = 4
+"""The number of chunks that are under way at the same time."""
+MAX_SCRATCH_BYTES = 2 << 30
+"""The maximum size of what the kernels of a long program leave to each other; it limits the points of a launch."""
+WAIT_SECONDS = 0.01
+"""How long the calling thread waits for chunks before it checks for signals."""
+DEFAULT_STREAM = 0
+"""The stream that waits for all others, and they for it."""
+
+
+class Table(NamedTuple):
+    """A table in the memory of a GPU: its address, and the distances of rows and of columns, in numbers."""
+
+    address: int = 0
+    row: int = 0
+    column: int = 0
+
+    def skip_rows(self, count: int, item_bytes: int) -> Table:
+        """Return the table without its first rows."""
+        return self._replace(address=self.address + count * self.row * item_bytes)
+
+
+class LaunchTables(NamedTuple):
+    """What the kernels of a program read and write."""
+
+    points: Table
+    values: Table
+    grads: Table = Table()
+    holds: int = 0
+    """The address of a byte per point, which says whether the checks hold; 0 without checks."""
+
+
+class CudaProgram:
+    """The kernels of a circuit on one GPU."""
+
+    def __init__(
+        self, gpu: Gpu, circuit: CircuitGraph, wanted: tuple[int, ...] | None, expected: bytes, *, finite: bool
+    ) -> None:
+        """Compile a circuit and, with `wanted`, its gradient by the inputs with these numbers.
+
+        The last outputs have the bits `expected` where results count, and are not among the values.
+        """
+        plan = plan_steps(circuit, None if wanted is None else 0, finite=finite, wanted=wanted)
+        results = KernelResults(wanted or (), expected)
+        self.gpu = gpu
+        self.source: KernelSource = write_kernels(plan, results)
+        names = [f"{KERNEL_NAME}{k}" for k in range(self.source.kernels)]
+        self._kernels: LoadedKernels = gpu.load_kernels(compile_to_ptx(self.source.text), names)
+        real = self.source.real
+        self._seed = int(np.ones(1, real.dtype).view(f"u{real.item_bytes}")[0])
+
+    @property
+    def columns(self) -> tuple[int, int, int]:
+        """The number of columns of points, values and gradients."""
+        return self.source.inputs, self.source.outputs, len(self.source.results.grads)
+
+    @property
+    def has_checks(self) -> bool:
+        """Whether the kernels write at which points their results count."""
+        return bool(self.source.results.expected)
+
+    def launch(self, tables: LaunchTables, count: int, stream: int) -> None:
+        """Begin to compute `count` points."""
+        item_bytes = self.source.real.item_bytes
+        scratch_bytes = self.source.scratch * item_bytes
+        share = min(count, max(1, MAX_SCRATCH_BYTES // scratch_bytes)) if scratch_bytes else count
+        scratch = self.gpu.allocate(share * scratch_bytes, stream) if scratch_bytes else None
+        for first in range(0, count, share or 1):
+            size = min(share, count - first)
+            moved = [table.skip_rows(first, item_bytes) for table in tables[:3]]
+            holds = tables.holds + first if tables.holds else 0
+            arguments = [*(number for table in moved for number in table), holds]
+            arguments += [0 if scratch is None else scratch.address, size, self._seed]
+            for kernel in self._kernels.handles:
+                self.gpu.launch(kernel, size, arguments, stream)
+
+
+class ChunkResults(NamedTuple):
+    """The results of a chunk, in memory that is used again for the next one."""
+
+    values: NDArray[Any]
+    grads: NDArray[Any]
+    holds: NDArray[np.bool_]
+    """At which points the results count; empty without checks."""
+
+
+class HostPoints(NamedTuple):
+    """Points of the host, and where their results go."""
+
+    size: int
+    """The number of points."""
+    read: Callable[[NDArray[Any], slice], None]
+    """Writes the points of some rows into a table."""
+    write: Callable[[ChunkResults, slice], None]
+    """Takes the results of some rows."""
+    by_rows: bool = True
+    """Whether the numbers of a row follow one another in memory, rather than those of a column."""
+
+
+class Staging:
+    """Memory for one chunk, on the host and on the GPU, and a stream."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.stream = gpu.create_stream()
+        self._host: HostMemory | None = None
+        self._device: DeviceMemory | None = None
+        self._size = 0
+
+    def run_chunk(self, program: CudaProgram, source: HostPoints, rows: slice) -> None:
+        """Compute some rows: copy the points to the GPU, run the kernels, and copy the results back."""
+        count = rows.stop - rows.start
+        item_bytes = program.source.real.item_bytes
+        inputs, outputs, grads = program.columns
+        sizes = [width * count * item_bytes for width in (inputs, outputs, grads)] + [count * program.has_checks]
+        starts = np.cumsum([0, *sizes]).tolist()
+        host, device = self._reserve(starts[-1])
+        views = [
+            _view_table(host + start, count, width, program.source.real.dtype, by_rows=source.by_rows)
+            for start, width in zip(starts, program.columns, strict=False)
+        ]
+        tables = [
+            Table(device + start, width, 1) if source.by_rows else Table(device + start, 1, count)
+            for start, width in zip(starts, program.columns, strict=False)
+        ]
+        source.read(views[0], rows)
+        self.gpu.copy_to_device(device, host, sizes[0], self.stream)
+        holds_address = device + starts[3] if program.has_checks else 0
+        program.launch(LaunchTables(tables[0], tables[1], tables[2], holds_address), count, self.stream)
+        self.gpu.copy_to_host(host + starts[1], device + starts[1], starts[-1] - starts[1], self.stream)
+        self.gpu.synchronize(self.stream)
+        holds = _view_memory(host + starts[3], sizes[3], np.dtype(np.bool_))
+        source.write(ChunkResults(views[1], views[2], holds), rows)
+
+    def _reserve(self, size: int) -> tuple[int, int]:
+        """Return the addresses of memory of the host and the GPU with at least `size` bytes."""
+        if self._host is None or self._device is None or self._size < size:
+            self._size = max(size, STAGING_BYTES)
+            self._host = self.gpu.allocate_host(self._size)
+            self._device = self.gpu.allocate(self._size, self.stream)
+        return self._host.address, self._device.address
+
+
+def _view_memory(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return numbers in memory at an address."""
+    data = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    return np.ndarray(count, dtype, memoryview(data))
+
+
+def _view_table(address: int, count: int, width: int, dtype: np.dtype[Any], *, by_rows: bool) -> NDArray[Any]:
+    """Return a table in memory at an address, its rows or its columns one after the other."""
+    numbers = _view_memory(address, count * width, dtype)
+    return numbers.reshape(count, width) if by_rows else numbers.reshape(width, count).T
+
+
+@cache
+def _staging_queue(gpu: Gpu) -> queue.SimpleQueue[Staging]:
+    """Return the memory of all chunks of a GPU; batches of several threads share it."""
+    waiting = queue.SimpleQueue[Staging]()
+    for _ in range(STAGING_COUNT):
+        waiting.put(Staging(gpu))
+    return waiting
+
+
+@cache
+def _chunk_pool() -> futures.ThreadPoolExecutor:
+    return futures.ThreadPoolExecutor(STAGING_COUNT, thread_name_prefix="wiregrad-cuda")
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked child has none of its parent's threads.
+    os.register_at_fork(after_in_child=_chunk_pool.cache_clear)
+
+
+def run_chunks(program: CudaProgram, source: HostPoints) -> None:
+    """Compute points of the host, several chunks at a time."""
+    count = source.size
+    row_bytes = sum(program.columns) * program.source.real.item_bytes + program.has_checks
+    share = max(1, STAGING_BYTES // max(row_bytes, 1))
+    chunks = [slice(first, min(first + share, count)) for first in range(0, count, share)]
+    stopped = threading.Event()
+
+    def run(rows: slice) -> None:
+        if stopped.is_set():
+            return
+        waiting = _staging_queue(program.gpu)
+        staging = waiting.get()
+        try:
+            staging.run_chunk(program, source, rows)
+        finally:
+            waiting.put(staging)
+
+    if len(chunks) == 1:
+        run(chunks[0])
+        return
+    works = [_chunk_pool().submit(run, rows) for rows in chunks]
+    try:
+        _wait_for_chunks(works)
+    finally:
+        stopped.set()
+
+
+class ColumnResults(NamedTuple):
+    """Where the results of columns of numbers go: the first output, and a column for each gradient."""
+
+    values: NDArray[Any]
+    grads: Sequence[NDArray[Any]]
+
+
+def run_columns(
+    program: CudaProgram, inputs: Sequence[NDArray[Any]], out: ColumnResults, rows: NDArray[np.intp] | None
+) -> NDArray[np.intp]:
+    """Compute points whose inputs are columns, or the same number for all; with `rows`, these points alone.
+
+    Returns the indices, among the computed points, of those whose results do not count.
+    """
+    size = len(out.values) if rows is None else len(rows)
+    counts = np.ones(size * program.has_checks, np.bool_)
+
+    def find_places(part: slice) -> slice | NDArray[np.intp]:
+        return part if rows is None else rows[part]
+
+    def read(target: NDArray[Any], part: slice) -> None:
+        for k, column in enumerate(inputs):
+            target[:, k] = column[find_places(part)] if column.ndim else column
+
+    def write(results: ChunkResults, part: slice) -> None:
+        out.values[find_places(part)] = results.values[:, 0]
+        for k, column in enumerate(out.grads):
+            column[find_places(part)] = results.grads[:, k]
+        if program.has_checks:
+            counts[part] = results.holds
+
+    run_chunks(program, HostPoints(size, read, write, by_rows=False))
+    return np.flatnonzero(~counts)
+
+
+def _wait_for_chunks(works: Iterable[futures.Future[None]]) -> None:
+    """Wait for chunks while handling signals, and raise what they raised."""
+    pending = set(works)
+    while pending:
+        done, pending = futures.wait(pending, WAIT_SECONDS)
+        for work in done:
+            work.result()
+
+
+class DeviceArray:
+    """An array in the memory of a GPU: a result, for CuPy, PyTorch and JAX to read in place.
+
+    `cupy.asarray(x)`, `torch.as_tensor(x, device="cuda")` and `jax.numpy.asarray(x)` copy nothing; `x.to_numpy()`
+    copies to the host. The numbers are complete when the stream of the call is.
+    """
+
+    def __init__(
+        self, memory: DeviceMemory, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> None:
+        self._memory = memory
+        self.shape = shape
+        self.strides = strides
+        """The distances along each axis in bytes."""
+        self.dtype = dtype
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The address and layout, in the form that libraries of GPU arrays agreed on."""
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self._memory.address, False),
+            "strides": self.strides,
+            "version": 3,
+            "stream": self._memory.stream or 1,
+        }
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Return a copy on the host."""
+        gpu = self._memory.gpu
+        size = int(np.prod(self.shape))
+        flat = np.empty(size, self.dtype)
+        if size:
+            gpu.copy_to_host(flat.ctypes.data, self._memory.address, flat.nbytes, self._memory.stream)
+        gpu.synchronize(self._memory.stream)
+        view = np.lib.stride_tricks.as_strided(flat, self.shape, self.strides)
+        return np.ascontiguousarray(view)
+
+    def replace_rows(self, index: tuple[Any, ...], numbers: NDArray[Any]) -> None:
+        """Replace what an index selects; the whole array is copied to the host and back."""
+        array = self.to_numpy()
+        array[index] = numbers
+        flat = np.empty(array.size, self.dtype)
+        np.lib.stride_tricks.as_strided(flat, self.shape, self.strides)[...] = array
+        memory = self._memory
+        memory.gpu.copy_to_device(memory.address, flat.ctypes.data, flat.nbytes, memory.stream)
+        memory.gpu.synchronize(memory.stream)
+
+    def drop_axis(self, axis: int) -> DeviceArray:
+        """Return the array without an axis of length 1."""
+        shape = self.shape[:axis] + self.shape[axis + 1 :]
+        return DeviceArray(self._memory, shape, self.strides[:axis] + self.strides[axis + 1 :], self.dtype)
+
+    @property
+    def address(self) -> int:
+        """The address of the first number."""
+        return self._memory.address
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("an array of a GPU can only be copied to the host")
+        array = self.to_numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, device=cuda:{self._memory.gpu.number})"
+
+
+@dataclass(frozen=True)
+class DevicePoints:
+    """Points in the memory of a GPU, and the stream on which they are complete."""
+
+    table: Table
+    count: int
+    width: int
+    stream: int
+    dtype: np.dtype[Any]
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the numbers of a row are nearer to each other than those of a column."""
+        return self.table.row >= self.table.column
+
+    def copy_to_host(self, gpu: Gpu) -> NDArray[Any]:
+        """Return a copy on the host."""
+        item_bytes = self.dtype.itemsize
+        extent = (self.count - 1) * self.table.row + (self.width - 1) * self.table.column + 1
+        flat = np.empty(extent, self.dtype)
+        gpu.copy_to_host(flat.ctypes.data, self.table.address, flat.nbytes, self.stream)
+        gpu.synchronize(self.stream)
+        strides = (self.table.row * item_bytes, self.table.column * item_bytes)
+        return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, (self.count, self.width), strides))
+
+
+def is_device_array(points: object) -> bool:
+    """Return whether an argument is an array in the memory of a GPU."""
+    return hasattr(points, "__cuda_array_interface__")
+
+
+def read_device_points(
+    points: Any, gpu: Gpu, names: Sequence[str], dtype: np.dtype[Any], stream: object = None
+) -> DevicePoints:
+    """Return the points of an array on a GPU; raise unless it has a row of numbers of this type per point."""
+    facts = points.__cuda_array_interface__
+    shape = tuple(facts["shape"])
+    if len(shape) != 2 or shape[1] != len(names):
+        raise InputError(
+            f"expected one row of {len(names)} numbers ({join_first_names(names)}) per point; got shape {shape}"
+        )
+    given = np.dtype(facts["typestr"])
+    if given != dtype:
+        raise InputError(
+            f"an array on the GPU is read in place, so it must be {dtype}; got {given}: convert it, or compile with "
+            f'dtype="{given}"'
+        )
+    item = dtype.itemsize
+    strides = facts.get("strides") or (shape[1] * item, item)
+    if any(stride % item or stride < 0 for stride in strides):
+        raise InputError(f"the strides of an array on the GPU are multiples of {item} bytes; got {tuple(strides)}")
+    address = int(facts["data"][0])
+    if shape[0] and address:
+        number = gpu.find_pointer_device(address)
+        if number != gpu.number:
+            raise InputError(
+                f'the points are on GPU {number}, the circuit was compiled for "cuda:{gpu.number}": compile it with '
+                f'device="cuda:{number}"'
+            )
+    table = Table(address, strides[0] // item, strides[1] // item)
+    return DevicePoints(table, *shape, _find_stream(stream, int(facts.get("stream") or DEFAULT_STREAM)), dtype)
+
+
+def _find_stream(stream: object, default: int) -> int:
+    """Return the handle of a stream: an integer, or an object of CuPy, PyTorch or Numba that has one."""
+    if stream is None:
+        return default
+    for name in ("cuda_stream", "ptr", "handle"):
+        stream = getattr(stream, name, stream)
+    if not isinstance(stream, int):
+        raise InputError(
+            f"stream is the integer handle of a CUDA stream, or an object with one; got {short_repr(stream)}"
+        )
+    return stream
+
+
+class CudaCompiled(Compiled):
+    """A circuit whose batches run on an NVIDIA GPU; calls with a single point run on the host.
+
+    Made by `circuit.compile(device="cuda")`. Points are a NumPy array, or an array on the GPU with
+    `__cuda_array_interface__`; then the results are arrays on the GPU too.
+    """
+
+    def __init__(
+        self,
+        circuit: CircuitGraph,
+        dtype: DTypeLike | None = None,
+        *,
+        check: bool = True,
+        assume: str | None = None,
+        device: str = "cuda",
+    ) -> None:
+        self.device = device
+        self.gpu = open_gpu(device)
+        super().__init__(circuit, dtype, check=check, assume=assume)
+        check_scalar(self.circuit, f'device="{device}"', "circuit.to_jax() or circuit.to_torch()")
+        self._programs: dict[bool, CudaProgram] = {}
+        self.get_program(gradient=len(self.circuit.outputs) == 1)
+
+    def _compile_alike(self, circuit: CircuitGraph, *, check: bool = True) -> Self:
+        return type(self)(circuit, self._asked, check=check, assume=self._assume, device=self.device)
+
+    def get_program(self, *, gradient: bool) -> CudaProgram:
+        """Return the kernels for values, or for values and gradients, built at their first use."""
+        if gradient not in self._programs:
+            self._programs[gradient] = self._build_program(gradient=gradient)
+        return self._programs[gradient]
+
+    def _build_program(self, *, gradient: bool) -> CudaProgram:
+        circuit = self._builder.circuit
+        expected = b""
+        if circuit.certificates:
+            checked = certificates.add_check_outputs(circuit)
+            circuit = checked.circuit
+            expected = np.array([float(value) for value in checked.expected_values()], self.dtype).tobytes()
+        wanted = tuple(range(len(circuit.inputs))) if gradient else None
+        finite = self._builder.finite and circuit.columns.has_finite_constants()
+        return CudaProgram(self.gpu, circuit, wanted, expected, finite=finite)
+
+    def _compute_rows(self, points: ArrayLike, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
+        """Return the results at points of the host."""
+        handler = self._gradient_handler if gradient else self._value_handler
+        table = handler.bind_points(points)
+        inputs = len(self.circuit.inputs) if gradient else None
+        rows = BatchAnswers.allocate(len(table), len(self.circuit.outputs), inputs, self.dtype)
+        program = self.get_program(gradient=gradient)
+        counts = np.ones(len(table) * program.has_checks, np.bool_)
+
+        def read(target: NDArray[Any], part: slice) -> None:
+            target[...] = table[part]
+
+        def write(results: ChunkResults, part: slice) -> None:
+            rows.values[part] = results.values
+            if rows.grads is not None:
+                rows.grads[part] = results.grads
+            if program.has_checks:
+                counts[part] = results.holds
+
+        run_chunks(program, HostPoints(len(table), read, write))
+        self._settle_rows(rows, np.flatnonzero(~counts), table, gradient=gradient, mark=mark)
+        return rows
+
+    def _settle_rows(
+        self, rows: BatchAnswers, left: NDArray[np.intp], table: NDArray[Any], *, gradient: bool, mark: bool
+    ) -> None:
+        """Compute the rows at which a check did not hold on the host; as in `Compiled`."""
+        if mark:
+            left = rows.mark_flips(left, self._builder.circuit, table)
+        handler = self._gradient_handler if gradient else self._value_handler
+        rows.compute_left(left, handler.engine, table, mark=mark)
+
+    def batch(self, points: Any, *, threads: int | None = None, check: bool | str = True, stream: object = None) -> Any:
+        """Return the output at many points, as `Compiled.batch` does; points on the GPU give results on the GPU.
+
+        `stream` is the CUDA stream to run on, by default the one that the array names, else the default stream.
+        Conditions on the GPU are the numbers 1 and 0.
+        """
+        if not is_device_array(points):
+            return super().batch(points, threads=threads, check=check)
+        values, _ = self._compute_on_device(points, check, stream, gradient=False)
+        return values.drop_axis(1) if len(self._labels) == 1 else values
+
+    def batch_value_and_grad(
+        self, points: Any, *, threads: int | None = None, check: bool | str = True, stream: object = None
+    ) -> tuple[Any, Any]:
+        """Return the only output at many points, and its gradient there; arguments as in `batch`."""
+        if not is_device_array(points):
+            return super().batch_value_and_grad(points, threads=threads, check=check)
+        self.circuit.root()
+        values, grads = self._compute_on_device(points, check, stream, gradient=True)
+        return values.drop_axis(1), grads
+
+    def batch_jacobian(
+        self, points: Any, *, threads: int | None = None, check: bool | str = True, stream: object = None
+    ) -> Any:
+        """Return the gradient of every output at many points; arguments as in `batch`."""
+        if not is_device_array(points):
+            return super().batch_jacobian(points, threads=threads, check=check)
+        place = read_device_points(points, self.gpu, self._names, self.dtype, stream)
+        grads = self._allocate(place, (len(self._labels), place.width))
+        for number, one in enumerate(self._each_output):
+            one._compute_at(place, check, gradient=True, grads=grads, number=number)
+        return grads
+
+    def _compute_on_device(
+        self, points: Any, check: bool | str, stream: object, *, gradient: bool
+    ) -> tuple[DeviceArray, DeviceArray | None]:
+        place = read_device_points(points, self.gpu, self._names, self.dtype, stream)
+        grads = self._allocate(place, (1, place.width)) if gradient else None
+        values = self._compute_at(place, check, gradient=gradient, grads=grads, number=0)
+        return values, None if grads is None else grads.drop_axis(1)
+
+    def _compute_at(
+        self, place: DevicePoints, check: bool | str, *, gradient: bool, grads: DeviceArray | None, number: int
+    ) -> DeviceArray:
+        """Compute points on the GPU; the gradient of the only output is row `number` of `grads` at each point."""
+        mark = self._read_check_option(check)
+        if mark is None:
+            return self._without_checks._compute_at(place, check, gradient=gradient, grads=grads, number=number)
+        program = self.get_program(gradient=gradient)
+        values = self._allocate(place, (len(self._labels),))
+        holds = self.gpu.allocate(place.count, place.stream) if program.has_checks else None
+        item_bytes = self.dtype.itemsize
+        slopes = Table()
+        if grads is not None:
+            first, between, within = (stride // item_bytes for stride in grads.strides)
+            slopes = Table(grads.address + number * between * item_bytes, first, within)
+        value_table = Table(values.address, *(stride // item_bytes for stride in values.strides))
+        tables = LaunchTables(place.table, value_table, slopes, 0 if holds is None else holds.address)
+        program.launch(tables, place.count, place.stream)
+        if holds is not None and place.count:
+            self._settle_on_device(place, holds, values, grads, number, mark=mark)
+        return values
+
+    def _settle_on_device(
+        self,
+        place: DevicePoints,
+        holds: DeviceMemory,
+        values: DeviceArray,
+        grads: DeviceArray | None,
+        number: int,
+        *,
+        mark: bool,
+    ) -> None:
+        """Compute the points at which a check did not hold on the host, and copy their results to the GPU."""
+        counts = np.empty(place.count, np.bool_)
+        self.gpu.copy_to_host(counts.ctypes.data, holds.address, counts.nbytes, place.stream)
+        self.gpu.synchronize(place.stream)
+        left = np.flatnonzero(~counts)
+        if not len(left):
+            return
+        inputs = None if grads is None else place.width
+        rows = BatchAnswers.allocate(place.count, len(self._labels), inputs, self.dtype)
+        self._settle_rows(rows, left, place.copy_to_host(self.gpu), gradient=grads is not None, mark=mark)
+        values.replace_rows((left,), rows.values[left])
+        if grads is not None and rows.grads is not None:
+            grads.replace_rows((left, number), rows.grads[left])
+
+    def _allocate(self, place: DevicePoints, shape: tuple[int, ...]) -> DeviceArray:
+        """Return a new array of the GPU with results of this shape per point, in the order of the points' table."""
+        full = (place.count, *shape)
+        memory = self.gpu.allocate(int(np.prod(full)) * self.dtype.itemsize, place.stream)
+        order = full if place.by_rows else (*shape, place.count)
+        sizes = [int(np.prod(order[k + 1 :])) * self.dtype.itemsize for k in range(len(order))]
+        strides = tuple(sizes) if place.by_rows else (sizes[-1], *sizes[:-1])
+        return DeviceArray(memory, full, strides, self.dtype)
+
+
+def open_gpu(device: object) -> Gpu:
+    """Return the GPU that `device` names; raise if it names none, or if there is no such GPU."""
+    return find_gpu(parse_device(device))
+
+
+DEVICE_PATTERN = re.compile(r"cuda(?::(\d+))?")
+
+
+def parse_device(device: object) -> int:
+    """Return the number of the GPU that `device` names.
+
+    >>> parse_device("cuda"), parse_device("cuda:1")
+    (0, 1)
+    """
+    match = DEVICE_PATTERN.fullmatch(device) if isinstance(device, str) else None
+    if match is None:
+        raise InputError(f'device is "cpu", "cuda" or "cuda:" and a number; got {short_repr(device)}')
+    return int(match[1] or 0)
