@@ -536,7 +536,14 @@ class ScanPlan:
     @property
     def is_long(self) -> bool:
         """Whether running all steps in Python takes long."""
-        return self.body.size * (self.length or 0) >= MIN_LONG_LOOP
+        return self.work >= MIN_LONG_LOOP
+
+    @cached_property
+    def work(self) -> int:
+        """The number of nodes that all steps run, those of inner scans included."""
+        inner = [row.op.plan for row in self.body.rows() if isinstance(row.op, ControlOp)]
+        nodes = self.body.size + sum(plan.work for plan in inner if isinstance(plan, ScanPlan))
+        return nodes * (self.length or 0)
 
     def split(self, operands: Sequence[Any]) -> ScanOperands:
         """Return the operands by their role."""
