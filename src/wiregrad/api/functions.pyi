@@ -82,7 +82,6 @@ __all__: list[str] = [
     "common_type",
     "compress",
     "concatenate",
-    "cond",
     "conj",
     "conjugate",
     "conv1d",
@@ -1009,13 +1008,6 @@ def concatenate(xs: NDArray[Any] | Sequence[NDArray[Any]], axis: int | None = 0,
 def concatenate(xs: Value | Sequence[Value], axis: int | None = 0, *, dtype: DTypeLike | None = None, casting: str = 'same_kind') -> Value: ...
 @overload
 def concatenate(xs: Operand, axis: int | None = 0, *, dtype: DTypeLike | None = None, casting: str = 'same_kind') -> Any: ...
-@overload
-def cond(x: NDArray[Any], p: Any = None) -> Any:
-    """The condition number, by singular values or by another norm."""
-@overload
-def cond(x: Value, p: Any = None) -> Value: ...
-@overload
-def cond(x: Operand, p: Any = None) -> Any: ...
 @overload
 def conj(x: NDArray[Any]) -> NDArray[Any]:
     """The complex conjugate."""

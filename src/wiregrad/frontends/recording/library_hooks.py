@@ -353,6 +353,18 @@ class NumpyOverlay:
                 NUMPY_NAMES.update(ORIGINALS)
                 VECTORIZE.__call__ = CALL_VECTORIZED
 
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Show NumPy's own functions to this thread while code of the library runs in a function that is recorded."""
+        if threading.get_ident() not in RECORDING_THREADS:
+            yield
+            return
+        self.leave()
+        try:
+            yield
+        finally:
+            self.enter(outermost=True)
+
     def call(self, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function with the stand-ins shown."""
         entered = self.enter()
