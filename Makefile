@@ -3,11 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
-# How many workers run the tests, which wait for each other's processes: more than there are cores. The tests of the
-# page wait for the browser and for moving pictures too.
-workers = -n $$($(PYTHON) -c 'import os; print((os.cpu_count() or 1) + $(1))') --dist worksteal
-PYTEST_WORKERS = $(call workers,2)
-PEER_WORKERS = $(call workers,1)
+# One worker more than there are cores, because tests wait for processes and for the browser. Each worker collects all
+# tests, which takes seconds: more of them would take more time than they save.
+PYTEST_WORKERS := -n $$($(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 # The workers share the cores; threads of BLAS that wait for each other would only take time from them.
 ONE_BLAS_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
@@ -93,7 +91,7 @@ check-and-recorder: check
 	$(ONE_BLAS_THREAD) WIREGRAD_RECORDER=python $(BIN)/pytest -p no:cacheprovider -m "not full" $(SECOND_RECORDER)
 
 test-peers: $(PEERS)/.test ## Comparisons with PyTorch, JAX and others
-	$(ONE_BLAS_THREAD) $(PEERS)/bin/pytest $(PEER_WORKERS) -m peers tests/peers
+	$(ONE_BLAS_THREAD) $(PEERS)/bin/pytest $(PYTEST_WORKERS) -m peers tests/peers
 
 # A test with a full count may take longer than any other test may.
 FULL_COUNTS := $(PYTEST_WORKERS) -o faulthandler_timeout=7200 -m "not peers"

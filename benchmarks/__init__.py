@@ -5,6 +5,7 @@ python -m benchmarks import_time              # some of them; import_time and ch
 python -m benchmarks everyday_programs        # complete programs in plain NumPy beside autograd
 python -m benchmarks compiled_programs        # the same programs compiled, beside jax.jit
 python -m benchmarks memory                   # what calls on arrays need, predicted, measured, and by JAX's account
+python -m benchmarks sparse                   # a sparse Jacobian of bundle adjustment beside CasADi and JAX
 python -m benchmarks native --quick           # native code beside other frameworks, at small sizes
 python -m benchmarks native -o FILE.md        # what was found, as a page; or FILE.json
 """

@@ -22,6 +22,7 @@ from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_SCIPY, RegisteredFunc
 
 HERE = Path(__file__).parent
 ROOMS_TABLE = runpy.run_path(str(HERE.parent / "tools" / "rooms_table.py"))
+SCIENCE = runpy.run_path(str(HERE.parent / "tools" / "science_pictures.py"))
 
 
 def ops_page() -> str:
@@ -227,6 +228,12 @@ def _training_curves(name: str) -> str:
     )
 
 
+def _science_picture(name: str) -> str:
+    """Draw what a science example found, as `tools/science_pictures.py` recorded it."""
+    picture: str = SCIENCE["draw_picture"](json.loads((HERE / "science" / f"{name}.json").read_text(encoding="utf-8")))
+    return picture
+
+
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |" for row in cells)
@@ -256,6 +263,10 @@ PAGES: dict[str, Callable[[], str]] = {
     **{
         f"images/training-{path.stem.replace('_', '-')}.svg": partial(_training_curves, path.stem)
         for path in sorted((HERE / "curves").glob("*.json"))
+    },
+    **{
+        f"images/science-{path.stem.replace('_', '-')}.svg": partial(_science_picture, path.stem)
+        for path in sorted((HERE / "science").glob("*.json"))
     },
 }
 """Every page and picture that is written here, and how."""

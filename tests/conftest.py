@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Generator, Iterator
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from wiregrad.ir import TABLE
 
@@ -66,5 +67,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Keep what collecting has made out of garbage collections, which some tests ask for again and again."""
+    keep_out_of_collections()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Keep what the tests of a file leave behind, such as loaded modules and caches, out of garbage collections too."""
+    if nextitem is not None and nextitem.path != item.path:
+        keep_out_of_collections()
+
+
+def keep_out_of_collections() -> None:
+    """Collect what is garbage, and let later collections pass over everything else."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Let a worker report one thing of a test that passes, not five: most tests take less time than their reports."""
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True

@@ -6,6 +6,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import json
 import pkgutil
 import pydoc
 import re
@@ -25,8 +26,9 @@ import wiregrad
 from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.ops import TABLE, Op, functions
 
-from .support.limits import PATIENCE
+from .support.limits import PATIENCE, start_process
 from .support.peer_modules import find_peer
+from .support.sampling import mark_full
 
 ROOT = Path(__file__).parent.parent
 ALL_MODULES = [info.name for info in pkgutil.walk_packages(wiregrad.__path__, "wiregrad.")]
@@ -76,25 +78,55 @@ def test_a_first_gradient_loads_only_what_it_needs(f: str) -> None:
     assert not loaded_by(first) & {*RARELY_NEEDED} - ({"wiregrad.ops.c_expressions"} if RECORDER is None else set())
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        "assert wg.softmax(np.zeros(2))[0] == 0.5",
-        "assert wg.grad(lambda x: np.polyval([x, 1.0], 2.0))(3.0) == 2.0",
-        "assert abs(wg.grad(lambda x: abs(np.fft.fft(np.ones(4) * x)[0]))(3.0) - 4.0) < 1e-12",
-        "import scipy.special; assert wg.grad(lambda x: scipy.special.logit(x))(0.5) == 4.0",
-        "import scipy.stats; assert wg.grad(lambda x: scipy.stats.norm.logpdf(x))(3.0) == -3.0",
-        "from numpy.polynomial import polynomial as p; assert wg.grad(lambda x: p.polyval(x, [1.0, 2.0]))(3.0) == 2.0",
-        "assert str(wg.circuit(wg.Value(2.0) * 3.0)).count('multiply') == 1",
-        "assert issubclass(type('Twice', (wg.Function,), {}), wg.Function)",
-        "assert wg.grad(lambda x: np.linalg.det(x))(np.diag([2.0, 3.0])).tolist() == [[3.0, 0.0], [0.0, 2.0]]",
-        "assert (wg.Value(np.eye(2)) @ np.ones(2)).data.tolist() == [1.0, 1.0]",
-        "assert np.allclose(wg.expm(np.zeros((2, 2))), np.eye(2), rtol=0.0, atol=1e-15)",
-        "assert wg.ops.svd.name == 'svd' and 'rfft' in wg.ops.TABLE",
-    ],
-)
-def test_what_a_first_gradient_leaves_out_is_loaded_when_it_is_used(use: str) -> None:
-    assert "wiregrad" in loaded_by(f"{FIRST_GRADIENT}\nimport numpy as np\n{use}")
+LATE_USES = [
+    "assert wg.softmax(np.zeros(2))[0] == 0.5",
+    "assert wg.grad(lambda x: np.polyval([x, 1.0], 2.0))(3.0) == 2.0",
+    "assert abs(wg.grad(lambda x: abs(np.fft.fft(np.ones(4) * x)[0]))(3.0) - 4.0) < 1e-12",
+    "import scipy.special; assert wg.grad(lambda x: scipy.special.logit(x))(0.5) == 4.0",
+    "import scipy.stats; assert wg.grad(lambda x: scipy.stats.norm.logpdf(x))(3.0) == -3.0",
+    "from numpy.polynomial import polynomial as p; assert wg.grad(lambda x: p.polyval(x, [1.0, 2.0]))(3.0) == 2.0",
+    "assert str(wg.circuit(wg.Value(2.0) * 3.0)).count('multiply') == 1",
+    "assert issubclass(type('Twice', (wg.Function,), {}), wg.Function)",
+    "assert wg.grad(lambda x: np.linalg.det(x))(np.diag([2.0, 3.0])).tolist() == [[3.0, 0.0], [0.0, 2.0]]",
+    "assert (wg.Value(np.eye(2)) @ np.ones(2)).data.tolist() == [1.0, 1.0]",
+    "assert np.allclose(wg.expm(np.zeros((2, 2))), np.eye(2), rtol=0.0, atol=1e-15)",
+    "assert wg.ops.svd.name == 'svd' and 'rfft' in wg.ops.TABLE",
+]
+TRY_IN_FORKS = f"""
+import json, os, sys, traceback
+import numpy as np
+{FIRST_GRADIENT}
+answers = {{}}
+for use in sys.argv[1:]:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            exec(use)
+        except BaseException:
+            os.write(writing, traceback.format_exc().encode()[-4000:])
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as stream:
+        answers[use] = stream.read()
+    if os.waitpid(child, 0)[1]:
+        answers[use] += "the process ended"
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def late_errors() -> dict[str, str]:
+    """Try what a first gradient leaves out, each in a fork of a process that has computed one; return the errors."""
+    command = [sys.executable, "-c", TRY_IN_FORKS, *LATE_USES]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    errors: dict[str, str] = json.loads(done.stdout)
+    return errors
+
+
+@pytest.mark.parametrize("use", LATE_USES)
+def test_what_a_first_gradient_leaves_out_is_loaded_when_it_is_used(use: str, late_errors: dict[str, str]) -> None:
+    assert late_errors[use] == ""
 
 
 def test_threads_wait_for_functions_that_another_thread_loads() -> None:
@@ -314,7 +346,12 @@ def test_every_picture_in_a_page_is_written_by_a_command() -> None:
     assert shown == {Path(page).name for page in WRITTEN if page.endswith(".svg")}
 
 
-@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+LONG_EXAMPLES = ["autoencoder.py", "character_model.py", "digits_cnn.py", "lstm_adding.py", "neural_turing_machine.py"]
+"""Examples that train for seconds: an ordinary run waits for the first line that they print."""
+
+
+@pytest.mark.parametrize("example", [mark_full(name) if name in LONG_EXAMPLES else name for name in EXAMPLES])
 def test_examples_run_and_print_what_they_say_to_look_for(example: str) -> None:
     path = ROOT / "examples" / example
     wanted = re.findall(r'look for "([^"]+)"', ast.get_docstring(ast.parse(path.read_text())) or "")
@@ -322,3 +359,13 @@ def test_examples_run_and_print_what_they_say_to_look_for(example: str) -> None:
 
     assert wanted
     assert all(words in done.stdout for words in wanted)
+
+
+@pytest.mark.parametrize("example", LONG_EXAMPLES)
+def test_a_long_example_begins_to_train(example: str) -> None:
+    command = [sys.executable, "-u", str(ROOT / "examples" / example)]
+    with start_process(command, stdout=subprocess.PIPE, text=True) as process:
+        first_line = process.stdout.readline()
+        process.kill()
+
+    assert first_line

@@ -1,5 +1,9 @@
 """Write every file that is derived from the sources: `make derive`.
 
+python tools/derive.py [WRITER ...]
+
+With names of writers, such as `write_stubs`, only these run and the page is not built.
+
 Type stubs, docs, the page's op table, golden files and the built page follow from the op table and from the drawing
 code. To add another derived file, write a script with a `main()` that writes it, add its path to `WRITERS`, and a test
 that fails where the file is stale.
@@ -11,6 +15,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -44,12 +49,20 @@ def build_page() -> None:
     subprocess.run([node, "build.mjs"], cwd=ROOT / "web", check=True)
 
 
-def main() -> None:
-    """Write every derived file."""
+def main(names: Sequence[str] = ()) -> None:
+    """Write every derived file, or only what the named writers write."""
+    unknown = set(names) - {Path(script).stem for script in WRITERS}
+    if unknown:
+        sys.exit(f"no writer is called {', '.join(sorted(unknown))}")
     for script in WRITERS:
-        run_writer(ROOT / script)
-    build_page()
+        if not names or Path(script).stem in names:
+            run_writer(ROOT / script)
+    if not names:
+        build_page()
 
 
 if __name__ == "__main__":
-    main()
+    _, *writers = sys.argv
+    # The writers have arguments of their own.
+    del sys.argv[1:]
+    main(writers)

@@ -47,8 +47,11 @@ class Module:
 
     @cached_property
     def imports(self) -> set[str]:
-        """The modules of the package that it imports, also inside its functions."""
-        return {name for name in find_imports(self.tree, self.known) if name != self.name}
+        """The modules of the package that it imports, also inside its functions.
+
+        The tree is not kept: garbage collections that pass over the trees of all modules take longer than parsing.
+        """
+        return {name for name in find_imports(ast.parse(self.text), self.known) if name != self.name}
 
 
 def read_modules(folder: Path) -> dict[str, Module]:

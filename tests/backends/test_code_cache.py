@@ -496,7 +496,7 @@ def run_crowd(folder: Path, count: int, alive: int) -> None:
 
 
 def test_processes_that_share_a_folder_and_are_killed_give_no_wrong_answer(tmp_path: Path) -> None:
-    run_crowd(tmp_path / "cache", 8, alive=8)
+    run_crowd(tmp_path / "cache", 6, alive=6)
 
 
 @pytest.mark.full

@@ -120,7 +120,7 @@ def test_a_batch_in_the_interpreter_reacts_to_an_interrupt_at_once(method: str) 
 
 
 def test_many_interrupts_leave_no_threads_and_no_memory_behind() -> None:
-    delays = [0.001 * k for k in range(40)]
+    delays = [0.002 * k for k in range(20)]
     found = interrupted("batch_value_and_grad", nodes=5_000, threads=2, delays=delays)
 
     assert found["wrong"] == 0

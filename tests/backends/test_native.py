@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
 import subprocess
 import sys
@@ -52,6 +51,7 @@ from wiregrad.ops.array_ops import Elementwise
 
 from ..support.cases import random_case, several_outputs, with_outputs
 from ..support.limits import PATIENCE
+from ..support.memory import measure_least_growth, read_resident_bytes
 from ..support.native import at_points, by_batch, by_stencils
 from ..support.sampling import choose_count
 
@@ -338,17 +338,15 @@ def test_code_is_freed_with_its_program() -> None:
 def test_a_thousand_programs_leave_no_memory_behind() -> None:
     circuit = chain("sin", 2_000)
 
-    def resident() -> int:
-        gc.collect()
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    size = build_program(circuit, 0).code_bytes
 
-    for _ in range(20):
-        build_program(circuit, 0)
-    before = resident()
-    sizes = [build_program(circuit, 0).code_bytes for _ in range(choose_count(300, 1_000))]
+    def build_often() -> None:
+        for _ in range(choose_count(60, 250)):
+            build_program(circuit, 0)
+        gc.collect()
 
     # What a few programs take, and not what all of them took.
-    assert resident() - before < 20 * sizes[0]
+    assert measure_least_growth(build_often, read_resident_bytes) < 20 * size
 
 
 def test_a_buffer_is_written_nowhere_but_inside() -> None:

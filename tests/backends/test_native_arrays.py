@@ -37,7 +37,7 @@ from wiregrad.passes import expand_unnamed, sweep_ports
 from ..support.compare import ARRAY_LAYOUTS, copy_in_layout
 from ..support.memory import measure_least_growth, read_resident_bytes
 from ..support.random_programs import random_program
-from ..support.sampling import sample_some
+from ..support.sampling import choose_count, sample_pairs, sample_some
 from ..support.threads import run_in_threads
 
 TABLE.load_deferred()
@@ -451,8 +451,7 @@ def shrink_blocks(monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
     monkeypatch.setattr(lowering, "BLOCK_BYTES", nbytes)
 
 
-@pytest.mark.parametrize("shape", [(5, 2, 6, 7), (3, 1, 5, 5), (1, 4, 4, 3)], ids=str)
-@pytest.mark.parametrize("convolve", CONVOLUTIONS)
+@pytest.mark.parametrize(("convolve", "shape"), sample_pairs(CONVOLUTIONS, [(5, 2, 6, 7), (3, 1, 5, 5), (1, 4, 4, 3)]))
 def test_convolutions_in_blocks_equal_the_interpreter(
     monkeypatch: pytest.MonkeyPatch, convolve: Any, shape: tuple[int, ...]
 ) -> None:
@@ -609,8 +608,7 @@ def mix_rows(x: Any) -> Any:
 ROW_FUNCTIONS = [normalize_rows, take_softmax, take_log_softmax, divide_by_length, mix_rows]
 
 
-@pytest.mark.parametrize("shape", [(7, 5), (6, 3, 18), (2, 40)], ids=str)
-@pytest.mark.parametrize("function", ROW_FUNCTIONS)
+@pytest.mark.parametrize(("function", "shape"), sample_pairs(ROW_FUNCTIONS, [(7, 5), (6, 3, 18), (2, 40)]))
 def test_loops_that_run_a_few_rows_at_a_time_equal_the_interpreter(
     monkeypatch: pytest.MonkeyPatch, function: Any, shape: tuple[int, ...]
 ) -> None:
@@ -725,7 +723,7 @@ def share_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("share_everything")
-@pytest.mark.parametrize("seed", range(34, 46))
+@pytest.mark.parametrize("seed", sample_some(range(34, 46), 2))
 def test_random_programs_whose_arrays_share_memory_equal_the_interpreter(seed: int) -> None:
     check_random_program(seed, fenced=False)
 
@@ -919,7 +917,7 @@ def cut_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("cut_everything", "share_everything")
-@pytest.mark.parametrize("seed", range(22, 34))
+@pytest.mark.parametrize("seed", sample_some(range(22, 34), 2))
 def test_random_programs_in_pieces_equal_the_interpreter(seed: int) -> None:
     check_random_program(seed, fenced=seed % 2 == 0)
 
@@ -1833,7 +1831,7 @@ def check_narrow_program(seed: int) -> bool:
 
 
 def test_random_programs_on_narrow_matrices() -> None:
-    split = [check_narrow_program(seed) for seed in range(12)]
+    split = [check_narrow_program(seed) for seed in range(choose_count(6, 12))]
 
     assert any(split)
 
@@ -1883,8 +1881,7 @@ COMPLEX_FUNCTIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
-@pytest.mark.parametrize("name", COMPLEX_FUNCTIONS)
+@pytest.mark.parametrize(("name", "dtype"), sample_pairs(COMPLEX_FUNCTIONS, [np.complex128, np.complex64]))
 def test_complex_functions_equal_the_interpreter(name: str, dtype: Any) -> None:
     rng = np.random.default_rng(0)
     z, w = draw_complex(rng, (4, 5), dtype), draw_complex(rng, (4, 5), dtype)

@@ -19,7 +19,7 @@ from wiregrad.cli.command_base import CIRCUIT_FORMS, TargetCommand
 from wiregrad.cli.command_base import FORM_ENDINGS as WHOLE
 
 from ..support.limits import PATIENCE, start_process
-from ..support.sampling import sample_one
+from ..support.sampling import sample_one, sample_pairs
 
 EXPRESSION = "e = a + b; f = e * c"
 CIRCUIT = wg.circuit(EXPRESSION)
@@ -103,8 +103,7 @@ def test_the_list_of_verbs_is_whole() -> None:
     assert {*VERBS, "convert", "completion", "explore", "learn", "quiz", "doctor", "bench"} == set(cli.commands)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("ending", WHOLE)
+@pytest.mark.parametrize(("verb", "ending"), sample_pairs(VERBS, WHOLE))
 def test_a_circuit_file_stands_where_a_formula_can(
     capsys: pytest.CaptureFixture[str], here: Path, verb: str, ending: str
 ) -> None:

@@ -389,7 +389,7 @@ def agrees(row: Any, case: Golden) -> bool:
 
 @pytest.mark.parametrize(
     ("language", "nodes"),
-    [(name, LARGE // 2) for name in ("python", "numpy", "js")]
+    [(name, LARGE // 5) for name in ("python", "numpy", "js")]
     + [mark_full((name, LARGE)) for name in ("python", "numpy", "js")],
 )
 def test_a_listing_of_thousands_of_nodes_runs(language: str, nodes: int) -> None:
@@ -398,7 +398,7 @@ def test_a_listing_of_thousands_of_nodes_runs(language: str, nodes: int) -> None
 
 @pytest.mark.parametrize(
     ("nodes", "flag"),
-    [(LARGE // 5, "-O0"), *(pytest.param(LARGE, flag, marks=pytest.mark.full) for flag in ("-O0", "-O2"))],
+    [(LARGE // 10, "-O0"), *(pytest.param(LARGE, flag, marks=pytest.mark.full) for flag in ("-O0", "-O2"))],
 )
 def test_the_c_of_a_large_circuit_compiles_and_agrees(nodes: int, flag: str) -> None:
     case = large(nodes)

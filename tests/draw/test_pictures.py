@@ -43,6 +43,7 @@ from wiregrad.errors import CircuitError, InputError
 from wiregrad.ir import Place
 
 from ..support.random_circuits import check_random_circuits, random_circuit, random_point
+from ..support.sampling import choose_count, sample_pairs
 
 EXAMPLES = {
     "expression": (
@@ -382,7 +383,7 @@ def test_random_runs_can_be_drawn_in_every_format() -> None:
         assert to_mermaid(circuit, run, depth=0)
         assert to_unicode(circuit, run, ascii=True).isascii()
 
-    check_random_circuits(check, count=40, nodes=25)
+    check_random_circuits(check, count=choose_count(15, 40), nodes=25)
 
 
 # Groups
@@ -882,8 +883,7 @@ def test_there_are_at_least_sixty_hostile_texts() -> None:
     assert len(set(HOSTILE)) >= 60
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-@pytest.mark.parametrize("depth", [None, 0])
+@pytest.mark.parametrize(("text", "depth"), sample_pairs(HOSTILE, [None, 0]), ids=range(2 * len(HOSTILE)))
 def test_no_text_breaks_out_of_svg(text: str, depth: int | None) -> None:
     circuit, run = hostile(text)
     svg = to_svg(circuit, run, depth=depth, theme="auto")
@@ -926,8 +926,7 @@ def tokens(dot: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-@pytest.mark.parametrize("depth", [None, 0])
+@pytest.mark.parametrize(("text", "depth"), sample_pairs(HOSTILE, [None, 0]), ids=range(2 * len(HOSTILE)))
 def test_no_text_breaks_out_of_dot(text: str, depth: int | None) -> None:
     found = tokens(to_dot(*hostile(text), depth=depth))
     names = {token for token in found if token[0].isalpha()}
@@ -950,8 +949,7 @@ MERMAID = [
 QUOTED = r'"(?:[\w .,+=-]|#\d+;|<br/>)*"'
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-@pytest.mark.parametrize("depth", [None, 0])
+@pytest.mark.parametrize(("text", "depth"), sample_pairs(HOSTILE, [None, 0]), ids=range(2 * len(HOSTILE)))
 def test_no_text_breaks_out_of_mermaid(text: str, depth: int | None) -> None:
     lines = to_mermaid(*hostile(text), depth=depth).rstrip("\n").split("\n")
     grammar = re.compile("|".join(MERMAID).replace("QUOTED", QUOTED))

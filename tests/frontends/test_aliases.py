@@ -17,6 +17,7 @@ import pytest
 import wiregrad as wg
 
 from ..support.limits import PATIENCE, wait_for_thread
+from ..support.sampling import choose_count
 
 SIZES = (1, 10, 4096, 4097, 10**5, 10**6)
 
@@ -186,7 +187,7 @@ def test_what_the_function_keeps_of_a_large_argument_is_never_written_over() -> 
 def test_random_programs_do_not_see_that_memory_is_used_again() -> None:
     rng = random.Random(5)
     alive: list[tuple[Any, Any, Any]] = []
-    for _ in range(300):
+    for _ in range(choose_count(120, 300)):
         size = rng.choice([10_000, 20_000, 30_000])
         x = np.random.default_rng(rng.randrange(10**6)).normal(size=size)
         if rng.random() < 0.5:
@@ -330,7 +331,7 @@ def interrupt(count: int, seed: int) -> str:
 
 
 def test_an_interrupt_leaves_arrays_and_blocks_as_they_were() -> None:
-    assert interrupt(300, 1) == "caught 300"
+    assert interrupt(150, 1) == "caught 150"
 
 
 @pytest.mark.full

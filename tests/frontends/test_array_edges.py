@@ -20,6 +20,7 @@ import wiregrad as wg
 from wiregrad.errors import GradientError, MutationError, NoRuleError, ShapeError
 
 from ..support.limits import wait_for_thread
+from ..support.sampling import sample_pairs
 
 inf, nan = math.inf, math.nan
 # A known fault of wiregrad: the mark goes when the fault does.
@@ -423,8 +424,9 @@ def by_forward_mode(case: Row) -> tuple[Any, ...]:
 WAYS = [by_backward, by_grad, by_circuit, by_backward_circuit]
 
 
-@pytest.mark.parametrize("case", ROWS, ids=str)
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("way", "case"), sample_pairs(WAYS, ROWS), ids=lambda item: getattr(item, "__name__", str(item))
+)
 def test_gradient_at_an_awkward_point(case: Row, way: Callable[[Row], tuple[Any, ...]]) -> None:
     assert_gradients(case, way(case))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from wiregrad.errors import NoRuleError, WiregradError
 
 from ..support.conditional_programs import Program, random_program
 from ..support.limits import PATIENCE
+from ..support.sampling import sample_some
 
 COUNT, SAMPLE, PART = 5_000, 50, 450
 ULPS = 4
@@ -246,9 +248,7 @@ def matched(flag: Any) -> float:
             return 3.0
 
 
-@pytest.mark.parametrize("number", NUMBERS, ids=repr)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(("use", "way", "number"), sample_some(itertools.product(USES, WAYS, NUMBERS), 3), ids=repr)
 def test_a_condition_of_a_number_is_used_as_in_plain_python(use: str, way: str, number: Any) -> None:
     plain = Outcome(USES[use], number)
     outcome = Outcome(WAYS[way], USES[use], number)

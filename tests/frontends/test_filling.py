@@ -18,6 +18,7 @@ from wiregrad.errors import EscapeError, IndexingError, MutationError, OperandEr
 from wiregrad.frontends.recording.hints import mend_update
 
 from ..support.limits import wait_for_thread
+from ..support.sampling import sample_pairs
 
 WEIGHTS = np.arange(1.0, 7.0).reshape(2, 3)
 WEIGHTS_3 = np.arange(1.0, 10.0).reshape(3, 3)
@@ -231,8 +232,7 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "way"), sample_pairs(PROGRAMS, WAYS))
 def test_gradients_flow_through_filled_arrays(program: Callable[[Any], Any], way: str) -> None:
     def plain(x: Any) -> Any:
         return program(x) if program is not fill_like else fill_like_plainly(x)

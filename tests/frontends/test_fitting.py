@@ -101,6 +101,29 @@ def test_sparse_and_dense_matrices_lead_to_the_same_point(use_sparse: bool | Non
     assert lowest.converged
 
 
+@pytest.mark.parametrize("size", [5, 120])
+@pytest.mark.parametrize("search", [wg.least_squares, wg.newton, wg.lbfgs])
+def test_compiled_functions_are_fitted_alike(search: Any, size: int) -> None:
+    def f(x: Any, target: Any) -> Any:
+        errors = np.concatenate([x[1:] - x[:-1] ** 2, x[:1] - target])
+        return errors if search is wg.least_squares else np.sum(errors**2 + 0.1 * errors**4)
+
+    start = np.full(size, 0.9)
+    plain = search(f, start, 1.0, max_steps=30)
+    compiled = search(wg.compile(f), start, 1.0, max_steps=30)
+
+    assert compiled.reason == plain.reason
+    assert_allclose(compiled.x, plain.x, rtol=1e-6, atol=1e-7)
+
+
+def test_a_compiled_function_is_called_once_in_a_while() -> None:
+    compiled = wg.compile(lambda p: p["a"] * np.exp(-p["b"] * TIMES) - 2.5 * np.exp(-1.3 * TIMES))
+    fit = wg.least_squares(compiled, {"a": 1.0, "b": 1.0})
+
+    assert fit.converged
+    assert_allclose([fit.x["a"], fit.x["b"]], [2.5, 1.3], rtol=1e-8)
+
+
 def test_containers_are_fitted_in_their_structure() -> None:
     fit = wg.lbfgs(lambda p: (p["a"] - 1.0) ** 2 + np.sum((p["b"] - 2.0) ** 2), {"a": 0.0, "b": np.zeros(2)})
 
@@ -119,6 +142,11 @@ STUCK: dict[str, tuple[str, Callable[[], Any]]] = {
         "no step along the direction|limit",
         lambda: wg.lbfgs(lambda x: np.sum(np.abs(x - np.array([1.0, 2.0]))) + 0.1 * np.sum(x), np.zeros(2)),
     ),
+    "the edge of a domain": (
+        "the gradient is not zero",
+        lambda: wg.least_squares(lambda p: np.sqrt(p) + 1.0, np.ones(1)),
+    ),
+    "no lower bound of an exponential": ("no step along|no lower bound", lambda: wg.lbfgs(lambda x: -np.exp(x), 1.0)),
     "few steps of least squares": (
         "the limit of 2 steps was reached",
         lambda: wg.least_squares(
@@ -129,13 +157,45 @@ STUCK: dict[str, tuple[str, Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("name", STUCK)
-def test_a_search_that_did_not_arrive_says_so(name: str) -> None:
+def test_a_search_that_did_not_arrive_says_so_and_what_to_try(name: str) -> None:
     reason, search = STUCK[name]
     fit = search()
 
     assert not fit.converged
     assert "did not converge" in str(fit)
     assert re.search(reason, fit.reason)
+    assert fit.advice.startswith("try: ")
+    assert fit.advice in str(fit)
+
+
+UNDETERMINED: dict[str, Callable[[], Any]] = {
+    "a sum of two unknowns": lambda: wg.least_squares(
+        lambda p: np.stack([p[0] + p[1] - 1.0, 2.0 * p[0] + 2.0 * p[1] - 2.5]), np.zeros(2)
+    ),
+    "by Gauss and Newton": lambda: wg.least_squares(
+        lambda p: np.stack([p[0] + p[1] - 1.0, p[0] + p[1] - 2.0]), np.zeros(2), method="gauss-newton"
+    ),
+    "an unknown that nothing reads": lambda: wg.least_squares(lambda p: p[:-1] - 1.0, np.zeros(4)),
+    "one of many that nothing reads": lambda: wg.least_squares(lambda p: p[:-1] - 1.0, np.zeros(200)),
+    "a chain that nothing holds": lambda: wg.least_squares(lambda p: np.diff(p) - 1.0, np.zeros(200)),
+}
+
+
+@pytest.mark.parametrize("name", UNDETERMINED)
+def test_a_singular_jacobian_is_reported(name: str) -> None:
+    fit = UNDETERMINED[name]()
+
+    assert fit.converged
+    assert "the Jacobian is singular at x, so other x are as good; try: " in str(fit)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_units_do_not_make_a_jacobian_singular(scale: float) -> None:
+    data = 2.5 * np.exp(-1.3 * TIMES)
+    fit = wg.least_squares(lambda p: p[0] / scale * np.exp(-p[1] * TIMES) - data, np.array([scale, 1.0]))
+
+    assert_allclose(fit.x[0], 2.5 * scale, rtol=1e-6)
+    assert fit.advice == ""
 
 
 def test_a_start_that_is_not_finite_is_refused() -> None:

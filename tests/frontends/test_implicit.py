@@ -253,6 +253,38 @@ REFUSED: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
         "does not solve the equation: the solution is about 1 away",
         lambda: wg.root(lambda x, a: x - a, 1.0, 2.0, solver=lambda f, x0: x0),
     ),
+    "a line that falls without end": (
+        ConvergenceError,
+        "falls without end along a direction",
+        lambda: wg.minimize(lambda x: 2.0 * x, 1.0),
+    ),
+    "one direction that falls without end": (
+        ConvergenceError,
+        "the function may have no minimum",
+        lambda: wg.minimize(lambda x: x[0] ** 2 + x[1], np.ones(2)),
+    ),
+    "constraints that repeat each other": (
+        ConvergenceError,
+        "singular there: equations or constraints may repeat or contradict each other",
+        lambda: wg.minimize(
+            lambda x: np.sum(x**2), np.zeros(2), equality=lambda x: np.stack([x[0] - 1.0, 2.0 * x[0] - 2.0])
+        ),
+    ),
+    "constraints that contradict each other": (
+        ConvergenceError,
+        "singular there: equations or constraints may repeat or contradict each other",
+        lambda: wg.minimize(lambda x: np.sum(x**2), np.zeros(2), equality=lambda x: np.stack([x[0] - 1.0, x[0] - 2.0])),
+    ),
+    "singular matrix": (
+        SingularError,
+        "the matrix is singular.*np.linalg.lstsq",
+        lambda: wg.linear_solve(np.array([[1.0, 2.0], [2.0, 4.0]]), np.ones(2)),
+    ),
+    "singular matrix with a gradient": (
+        SingularError,
+        "the matrix is singular.*np.linalg.lstsq",
+        lambda: wg.grad(lambda b: np.sum(wg.linear_solve(np.array([[1.0, 2.0], [2.0, 4.0]]), b)))(np.ones(2)),
+    ),
     "singular operator": (
         ConvergenceError,
         "did not solve the system",

@@ -21,6 +21,7 @@ from wiregrad.errors import EscapeError, ShapeError
 from wiregrad.frontends.recording.library_hooks import ORIGINALS, STAND_INS
 
 from ..support.limits import PATIENCE, wait_for_thread
+from ..support.sampling import sample_pairs
 
 WEIGHTS = np.arange(1.0, 7.0).reshape(2, 3)
 
@@ -80,8 +81,7 @@ NOT_BY_RUN = {
 """What plain NumPy cannot do outside transforms, and a word of its error."""
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "way"), sample_pairs(PROGRAMS, WAYS))
 def test_gradients_flow_through_arrays_made_of_values(program: str, way: str) -> None:
     f = PROGRAMS[program]
 

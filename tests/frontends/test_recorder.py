@@ -37,6 +37,7 @@ from wiregrad.settings import RECORDER_C, RECORDER_PYTHON, RECORDER_VARIABLE
 from ..support.limits import PATIENCE
 from ..support.memory import measure_traced_growth
 from ..support.recorder_programs import BINARY, ODD_NUMBERS, UNARY
+from ..support.sampling import choose_count
 
 ROOT = Path(__file__).parents[2]
 BLOCK = 250
@@ -46,7 +47,7 @@ IN_C = [op for op in SCALAR_OPS if isinstance(op, Elementwise) and op.name in (*
 POINTS = [
     *ODD_NUMBERS,
     *random.Random(0).choices(range(-4, 5), k=6),
-    *(random.Random(1).gauss(0, 2) for _ in range(40)),
+    *(random.Random(1).gauss(0, 2) for _ in range(choose_count(10, 40))),
 ]
 
 
@@ -428,7 +429,7 @@ def use_many_ways(value: Any) -> None:
     assert leaf.grad is not None
 
 
-@pytest.mark.parametrize("rounds", [250, pytest.param(50_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("rounds", [100, pytest.param(50_000, marks=pytest.mark.full)])
 def test_no_memory_is_lost_on_any_path(rounds: int) -> None:
     start = wg.Value(0.5)
 

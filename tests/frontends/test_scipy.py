@@ -377,7 +377,7 @@ import wiregrad as wg
 import numpy as np
 print(wg.grad(lambda x: np.sum(np.abs(np.fft.fft(x)) ** 2))(np.ones(2)).tolist(), wg.expm(np.zeros((1, 1))).tolist())
 try:
-    wg.grad(lambda k: wg.odeint(lambda y, t: -k * y, [1.0], [0.0, 1.0])[-1, 0])(1.0)
+    wg.grad(lambda k: wg.solve_ivp(lambda t, y: -k * y, (0.0, 1.0), [1.0]).y[0, -1])(1.0)
 except wg.WiregradError as error:
     print(error)
 """

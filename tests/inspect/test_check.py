@@ -126,8 +126,8 @@ def test_a_wrong_rule_is_named_in_each_of_more_than_fifty_ops() -> None:
     named = []
     for k, op in enumerate(with_rules()):
         damage = shifted if moves_in_steps(op) else DAMAGES[k % len(DAMAGES)][1]
-        for wrong in list(damaged(op, damage))[k % 2 :: 2] or list(damaged(op, damage)):
-            assert_named(op, wrong)
+        wrong = list(damaged(op, damage))
+        assert_named(op, wrong[k % len(wrong)])
         named.append(op.name)
 
     assert len(set(named)) > 50
@@ -166,7 +166,7 @@ def assert_not_accused(seed: int, order: int = 2) -> None:
 
 
 def test_no_right_rule_is_accused_in_random_programs() -> None:
-    for seed in range(5000, choose_count(5012, 5025)):
+    for seed in range(5000, choose_count(5008, 5025)):
         assert_not_accused(seed, order=2 if seed < 5004 else 1)
 
 

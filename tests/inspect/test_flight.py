@@ -88,11 +88,11 @@ def test_memory_does_not_grow_with_the_number_of_steps() -> None:
     params = {"a": np.ones(10), "b": np.ones(5)}
 
     def make_steps() -> None:
-        for _ in range(800):
+        for _ in range(400):
             flight.step(1.0, params, params)
 
     assert measure_traced_growth(make_steps) < 5_000
-    assert flight.steps == 800 * WINDOWS
+    assert flight.steps == 400 * WINDOWS
     assert len(flight) <= 50
 
 
@@ -499,7 +499,7 @@ def test_flights_of_no_and_of_few_steps_are_drawn_and_said(flight: Any) -> None:
 def test_a_long_flight_of_many_groups_makes_a_small_picture() -> None:
     flight = Flight()
     rng = np.random.default_rng(0)
-    for _ in range(choose_count(700, 1500)):
+    for _ in range(choose_count(350, 1500)):
         params = {f"group{k}": rng.normal(size=2) for k in range(30)}
         flight.step(1.0, params, params)
     svg = flight.to_svg()

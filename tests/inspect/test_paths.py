@@ -80,7 +80,7 @@ def random_runs(count: int) -> Iterator[RunRecord]:
         yield circuit.run(rng.normal(size=len(circuit.inputs)))
 
 
-@pytest.mark.parametrize("count", [24, pytest.param(200, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.full)])
 def test_all_paths_add_up_to_the_gradient_and_the_largest_are_found(count: int) -> None:
     checked, largest = 0, 0
     with np.errstate(all="ignore"):

@@ -325,7 +325,7 @@ def test_points_of_the_wrong_width_are_refused(language: str) -> None:
     ],
 )
 def test_a_broken_listing_is_a_typed_error(run: Any, text: str, words: str) -> None:
-    limit = {"timeout": 2.0} if words == "took more than" else {}
+    limit = {"timeout": 1.0} if words == "took more than" else {}
 
     with pytest.raises(ListingError, match=words):
         run([RunnableListing(text, "f", ("a",))], [[[1.0]]], **limit)

@@ -17,6 +17,7 @@ from wiregrad.explorer.page_data import build_page_data
 from wiregrad.ir.circuit import NodeReference, binding_level, shorten_middle
 
 from ..support.lecture_mlp import make_model
+from ..support.sampling import sample_pairs
 
 AUTOMATIC_NAME = re.compile(r"%\d+")
 
@@ -76,8 +77,7 @@ RUN_QUESTIONS: dict[str, Callable[[wg.Run], object]] = {
 }
 
 
-@pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("question", RUN_QUESTIONS)
+@pytest.mark.parametrize(("question", "f"), sample_pairs(RUN_QUESTIONS, FUNCTIONS))
 def test_no_answer_or_picture_shows_the_number_of_a_node(f: Callable[..., Any], question: str) -> None:
     with np.errstate(all="ignore"):
         shown = str(RUN_QUESTIONS[question](wg.run(f, *POINT)))

@@ -23,7 +23,7 @@ def chain(nodes: int) -> wg.Circuit:
     return builder.build(x)
 
 
-@pytest.mark.parametrize("nodes", [NODES // 25, pytest.param(NODES, marks=pytest.mark.full)])
+@pytest.mark.parametrize("nodes", [NODES // 50, pytest.param(NODES, marks=pytest.mark.full)])
 def test_a_chain_of_a_million_nodes(nodes: int, recursion_limit_1000: None) -> None:
     circuit = chain(nodes)
     run = circuit.run(x=1e-9)
@@ -42,7 +42,7 @@ def test_a_chain_of_a_million_nodes(nodes: int, recursion_limit_1000: None) -> N
 
 
 def test_passes_walk_a_deep_chain(recursion_limit_1000: None) -> None:
-    circuit = chain(choose_count(30_000, 100_000))
+    circuit = chain(choose_count(12_000, 100_000))
     backward = circuit.backward_circuit()
 
     assert backward(x=0.0) == 1.0
@@ -51,7 +51,7 @@ def test_passes_walk_a_deep_chain(recursion_limit_1000: None) -> None:
 
 
 def test_a_built_circuit_holds_at_most_120_bytes_a_node() -> None:
-    nodes = choose_count(40_000, 100_000)
+    nodes = choose_count(20_000, 100_000)
     builder = wg.Builder()
     x = builder.input("x")
     for k in range(nodes):

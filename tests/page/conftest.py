@@ -41,22 +41,31 @@ class SharedTab:
         self.watched.attach(context)
         self.page = context.new_page()
 
-    def open(self, address: str, size: tuple[int, int], media: dict[str, str]) -> Explorer:
-        """Open an address as in a new tab."""
+    def prepare(self, allowed: str = "file:", size: tuple[int, int] = WIDE, **media: str) -> Explorer:
+        """Return the tab as if it were new, before it has opened anything."""
+        self.watched.allowed = allowed
         self.page.set_viewport_size({"width": size[0], "height": size[1]})
         self.page.emulate_media(**media)  # type: ignore[arg-type]
-        return Explorer(self.page, self.watched).open(address)
+        return Explorer(self.page, self.watched)
 
     def leave(self) -> None:
         """Leave the page, and undo what a test has set for the tab."""
-        self.page.evaluate("try { localStorage.clear() } catch {}")
+        self.page.evaluate("try { localStorage.clear(); sessionStorage.clear() } catch {}")
         self.page.goto("about:blank")
         self.page.emulate_media(color_scheme="null", forced_colors="null", reduced_motion="null")
+        self.page.context.clear_cookies()
+        self.page.context.clear_permissions()
         self.watched.forget()
 
 
 @pytest.fixture(scope="package")
 def shared_tab(browser: Browser) -> SharedTab:
+    return SharedTab(browser)
+
+
+@pytest.fixture(scope="package")
+def served_tab(browser: Browser) -> SharedTab:
+    """A tab for pages of local servers: between pages of files and of servers Chromium would start a new process."""
     return SharedTab(browser)
 
 
@@ -73,7 +82,7 @@ def opened(browser: Browser, site: Path, shared_tab: SharedTab) -> Iterator[Open
         address = f"{path.as_uri()}{fragment}"
         if not watches:
             watches.append(shared_tab.watched)
-            return shared_tab.open(address, size, media)
+            return shared_tab.prepare("file:", size, **media).open(address)
         viewport: ViewportSize = {"width": size[0], "height": size[1]}
         context = browser.new_context(viewport=viewport, **media)  # type: ignore[arg-type]
         contexts.append(context)

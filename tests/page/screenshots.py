@@ -223,7 +223,7 @@ def photograph(browser: Browser, pages: Pages, shot: Shot, folder: Path, symbol:
     page.page.goto(f"{pages.address_of(shot.page)}{shot.fragment}")
     page.page.locator('[role="graphics-document"], [role=img]').first.wait_for()
     shot.act(page)
-    page.page.wait_for_timeout(120)
+    page.settle()
     path = folder / f"{shot.name}.png"
     page.page.screenshot(path=path, **({"clip": clip_around(page, symbol)} if symbol else {}))
     context.close()

@@ -75,7 +75,7 @@ def test_words_legend_and_cards_lie_apart_at_every_step_in_two_fonts(opened: Ope
         page.open(f"{site}?{state[-9:]}{state}")
         page.page.evaluate(SET_FONT, FONTS[font])
         for size in SIZES:
-            page.page.set_viewport_size({"width": size[0], "height": size[1]})
+            page.resize(*size)
             overlaps[state, size] = page.page.evaluate(OVERLAPS, WORDS)
 
     assert {where: pairs for where, pairs in overlaps.items() if pairs} == {}

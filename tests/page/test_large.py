@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import Locator, expect
 
 from wiregrad.backends import RunRecord
 from wiregrad.explorer import page_data
@@ -21,8 +21,8 @@ from wiregrad.explorer.page_data import ExplorerSession
 from wiregrad.ops.gradient_flow import fill_absent
 
 from ..support.sampling import choose_count, sample_one
-from .conftest import Opener
-from .driver import PATIENCE, ROOT, WIDE, Explorer, Watched, to_ascii_minus
+from .conftest import Opener, SharedTab
+from .driver import PATIENCE, ROOT, WIDE, Explorer, to_ascii_minus
 
 sys.path.insert(0, str(ROOT / "examples"))
 import explore_networks
@@ -70,30 +70,26 @@ class Opened:
     The session of a run is shared, because none of these tests changes what a session shows.
     """
 
-    def __init__(self, browser: Browser, sessions: dict[int, ExplorerSession]) -> None:
-        self._browser = browser
+    def __init__(self, tab: SharedTab, sessions: dict[int, ExplorerSession]) -> None:
+        self._tab = tab
         self._sessions = sessions
-        self._pages: list[tuple[ExplorerServer, Explorer]] = []
+        self._servers: list[ExplorerServer] = []
 
     def __call__(self, run: RunRecord, size: tuple[int, int] = WIDE) -> Explorer:
         if id(run) not in self._sessions:
             self._sessions[id(run)] = ExplorerSession(run.circuit, run, source=True)
         serving = ExplorerServer(self._sessions[id(run)])
         serving.start()
-        watched = Watched(allowed=serving.guard.origin)
-        context = self._browser.new_context(viewport={"width": size[0], "height": size[1]})
-        context.set_default_timeout(PATIENCE)
-        watched.attach(context)
-        page = Explorer(context.new_page(), watched)
-        self._pages.append((serving, page))
-        return page.open(serving.url)
+        self._servers.append(serving)
+        return self._tab.prepare(serving.guard.origin, size).open(serving.url)
 
     def close(self) -> list[str]:
         """Close everything and return what went wrong."""
-        for serving, page in self._pages:
-            page.page.context.close()
+        errors = [*self._tab.watched.errors, *self._tab.watched.foreign]
+        self._tab.leave()
+        for serving in self._servers:
             serving.stop()
-        return [text for _, page in self._pages for text in (*page.watched.errors, *page.watched.foreign)]
+        return errors
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +99,8 @@ def sessions() -> dict[int, ExplorerSession]:
 
 
 @pytest.fixture
-def served(browser: Browser, sessions: dict[int, ExplorerSession]) -> Iterator[Opened]:
-    opened = Opened(browser, sessions)
+def served(served_tab: SharedTab, sessions: dict[int, ExplorerSession]) -> Iterator[Opened]:
+    opened = Opened(served_tab, sessions)
     yield opened
 
     assert opened.close() == []
@@ -214,17 +210,29 @@ def test_a_large_network_opens_as_calls_with_progress_and_counts(served: Opened,
     assert np.isclose(float(told.split("‖g‖")[1]), gradient_norm(sound, "cell"), rtol=1e-3)
 
 
+def read_board(page: Explorer) -> tuple[int, list[str]]:
+    """Return the number of boxes on the board and the titles of its groups."""
+    return page.picture.locator(".item").count(), titles(page)
+
+
+def wait_for_another_board(page: Explorer, before: tuple[int, list[str]]) -> None:
+    """Wait until the board shows something else."""
+    for _ in range(PATIENCE // 100):
+        if read_board(page) != before:
+            return
+        page.page.wait_for_timeout(100)
+    pytest.fail(f"the board still shows {before}")
+
+
 def test_every_group_of_a_large_network_opens_and_closes(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
     while not page.picture.locator(".frame").count():
         groups = page.picture.locator(".item.group")
         opened = groups if groups.count() else page.picture.locator(".item.range")
-        before = len(page.picture.locator(".item").all()), titles(page)
+        before = read_board(page)
         opened.last.click()
-        page.page.wait_for_timeout(100)
+        wait_for_another_board(page, before)
         expect(page.page.get_by_role("main")).to_have_attribute("aria-busy", "false")
-
-        assert (len(page.picture.locator(".item").all()), titles(page)) != before
     assert page.picture.locator(".item.node").count() > 1
     page.picture.get_by_role("button", name=re.compile("^Close")).first.click()
     expect(page.picture.get_by_role("button", name=re.compile("^Close"))).to_have_count(0)
@@ -282,7 +290,7 @@ def test_a_pass_stops_at_the_first_number_that_is_not_finite(served: Opened, bro
 def test_no_label_of_the_heat_strip_is_cut(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
     for width, height in ((1440, 900), (1024, 768), (390, 844)):
-        page.page.set_viewport_size({"width": width, "height": height})
+        page.resize(width, height)
         strip = page.page.get_by_role("region", name="Heat strip")
         expect(strip.locator(".ticks span").first).to_be_visible()
         labels = wait_for_labels_inside(page, strip.locator(".ticks span, .levels span"), width)
@@ -308,8 +316,7 @@ def wait_for_labels_inside(page: Explorer, labels: Locator, width: int) -> list[
 def test_the_board_is_wholly_visible_at_three_sizes(served: Opened, broken: RunRecord) -> None:
     page = served(broken)
     for width, height in ((1440, 900), (1024, 768), (390, 844)):
-        page.page.set_viewport_size({"width": width, "height": height})
-        page.page.wait_for_timeout(150)
+        page.resize(width, height)
         left, top, right, bottom = page.box_of(page.picture)
         for item in page.picture.locator(".item .card").all():
             at = page.box_of(item)

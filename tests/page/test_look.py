@@ -123,7 +123,7 @@ def test_bars_legend_and_drawers_cover_neither_each_other_nor_the_picture(opened
     )
     found = {}
     for width, height in [*SIZES, (1000, 420)]:
-        page.page.set_viewport_size({"width": width, "height": height})
+        page.resize(width, height)
         for picked in ("", "o"):
             page.page.keyboard.press("Escape")
             if picked:
@@ -147,7 +147,7 @@ def test_the_invitation_to_type_does_not_cover_the_formula(opened: Opener) -> No
     page.show_panel("Leaves")
     covered = {}
     for width in (1440, 1280, 1100, 1024, 900):
-        page.page.set_viewport_size({"width": width, "height": 800})
+        page.resize(width, 800)
         covered[width] = page.page.evaluate(HINT_COVERS_FORMULA)
 
     assert {width for width, is_covered in covered.items() if is_covered} == set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from wiregrad.explorer.local_server import ExplorerServer, build_page_app
 from wiregrad.explorer.page_data import ExplorerSession
 from wiregrad.learn.lessons import PAGE_TITLE, build_course_data
 
-from .conftest import Opener
+from .conftest import Opener, SharedTab
 from .driver import PATIENCE, Explorer, Watched
 
 
@@ -32,18 +32,20 @@ def serving() -> Iterator[ExplorerServer]:
     started.stop()
 
 
-def visit(browser: Browser, serving: ExplorerServer) -> Explorer:
-    watched = Watched(allowed=serving.guard.origin)
-    context = browser.new_context()
-    context.set_default_timeout(PATIENCE)
-    watched.attach(context)
-    return Explorer(context.new_page(), watched)
+Visitor = Callable[[ExplorerServer], Explorer]
+
+
+@pytest.fixture
+def visit(served_tab: SharedTab) -> Iterator[Visitor]:
+    """Prepare the tab for the pages of a server."""
+    yield lambda serving: served_tab.prepare(serving.guard.origin)
+    served_tab.leave()
 
 
 def test_the_launch_address_opens_the_explorer_and_leaves_no_token_behind(
-    browser: Browser, serving: ExplorerServer
+    serving: ExplorerServer, visit: Visitor
 ) -> None:
-    page = visit(browser, serving).open(serving.url)
+    page = visit(serving).open(serving.url)
 
     assert "token" not in page.page.url
     assert "scale" in page.rows()
@@ -51,38 +53,40 @@ def test_the_launch_address_opens_the_explorer_and_leaves_no_token_behind(
     assert page.watched.foreign == []
     page.page.reload()
     page.picture.wait_for()
-    page.page.context.close()
 
 
-def test_the_lessons_are_served_with_their_own_script(browser: Browser) -> None:
+def test_the_lessons_are_served_with_their_own_script(visit: Visitor) -> None:
     data = build_course_data()
     lessons = ExplorerServer(lambda authority: build_page_app(data, PAGE_TITLE, authority))
     lessons.start()
-    page = visit(browser, lessons).open(lessons.url)
+    page = visit(lessons).open(lessons.url)
 
     expect(page.page.locator(".lesson")).to_have_count(len(data["course"]["lessons"]))
     page.page.get_by_role("link", name="Start lesson 1").press("Enter")
     page.picture.wait_for()
     assert page.watched.errors == []
     assert page.watched.foreign == []
-    page.page.context.close()
     lessons.stop()
 
 
-def test_a_second_browser_is_not_let_in_by_the_same_address(browser: Browser, serving: ExplorerServer) -> None:
+def test_a_second_browser_is_not_let_in_by_the_same_address(
+    serving: ExplorerServer, visit: Visitor, browser: Browser
+) -> None:
     url = serving.url
-    first, second = visit(browser, serving).open(url), visit(browser, serving)
+    visit(serving).open(url)
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
+    second = Explorer(context.new_page(), Watched())
     answer = second.page.goto(url)
 
     assert answer is not None
     assert answer.status == 403
     assert second.picture.count() == 0
-    for page in (first, second):
-        page.page.context.close()
+    context.close()
 
 
-def test_python_runs_the_circuit_again_when_a_leaf_is_edited(browser: Browser, serving: ExplorerServer) -> None:
-    page = visit(browser, serving).open(serving.url)
+def test_python_runs_the_circuit_again_when_a_leaf_is_edited(serving: ExplorerServer, visit: Visitor) -> None:
+    page = visit(serving).open(serving.url)
     page.button("Run backward").click()
     before = page.rows()
     page.leaf("scale").fill("6")
@@ -94,13 +98,12 @@ def test_python_runs_the_circuit_again_when_a_leaf_is_edited(browser: Browser, s
     assert page.rows() != before
     assert page.watched.errors == []
     assert page.watched.foreign == []
-    page.page.context.close()
 
 
 def test_python_runs_the_circuit_again_when_an_element_of_an_array_is_edited(
-    browser: Browser, serving: ExplorerServer
+    serving: ExplorerServer, visit: Visitor
 ) -> None:
-    page = visit(browser, serving).open(serving.url)
+    page = visit(serving).open(serving.url)
     page.button("Run backward").click()
     page.show_panel("Leaves")
     page.page.get_by_text("Elements of x").click()
@@ -118,7 +121,6 @@ def test_python_runs_the_circuit_again_when_an_element_of_an_array_is_edited(
     boxes = [box for box in (fields.nth(k).bounding_box() for k in range(3)) if box is not None]
     assert len({box["y"] for box in boxes}) == 1
     assert max(box["x"] + box["width"] for box in boxes) <= panel["x"] + panel["width"]
-    page.page.context.close()
 
 
 def saved(page: Explorer, path: Path) -> Path:
@@ -130,9 +132,9 @@ def saved(page: Explorer, path: Path) -> Path:
 
 
 def test_a_page_saved_from_a_served_page_needs_no_server(
-    browser: Browser, serving: ExplorerServer, opened: Opener, tmp_path: Path
+    serving: ExplorerServer, visit: Visitor, opened: Opener, tmp_path: Path
 ) -> None:
-    page = visit(browser, serving).open(serving.url)
+    page = visit(serving).open(serving.url)
     page.leaf("scale").fill("6")
     page.tab("Table")
     row = page.page.get_by_role("region", name="Table of nodes").get_by_role("row").last
@@ -144,11 +146,10 @@ def test_a_page_saved_from_a_served_page_needs_no_server(
 
     assert again.rows() == page.rows()
     assert page.watched.errors == []
-    page.page.context.close()
 
 
-def test_a_page_whose_server_has_ended_says_that_nothing_was_saved(browser: Browser, serving: ExplorerServer) -> None:
-    page = visit(browser, serving).open(serving.url)
+def test_a_page_whose_server_has_ended_says_that_nothing_was_saved(serving: ExplorerServer, visit: Visitor) -> None:
+    page = visit(serving).open(serving.url)
     serving.stop()
     page.page.set_viewport_size({"width": 360, "height": 740})
     page.menu("Share")
@@ -157,14 +158,13 @@ def test_a_page_whose_server_has_ended_says_that_nothing_was_saved(browser: Brow
 
     expect(said).to_be_visible()
     assert page.box_of(said)[2] <= 360
-    page.page.context.close()
 
 
-def test_python_says_why_the_gradient_of_an_array_is_what_it_is(browser: Browser) -> None:
+def test_python_says_why_the_gradient_of_an_array_is_what_it_is(visit: Visitor) -> None:
     run = wg.run(loss, np.array([50.0, -50.0]), 3.0)
     serving = ExplorerServer(ExplorerSession(run.circuit, run))
     serving.start()
-    page = visit(browser, serving).open(serving.url)
+    page = visit(serving).open(serving.url)
     page.button("Run backward").click()
     page.node("x").click()
     page.page.locator("summary", has_text="Why this gradient?").click()
@@ -172,38 +172,35 @@ def test_python_says_why_the_gradient_of_an_array_is_what_it_is(browser: Browser
     expect(page.card).to_contain_text("the gradient of x is [0, 0]: what flows back is 0")
     expect(page.card).to_contain_text("1.414 \u00d7 1 along x → np.tanh(x) → np.tanh(x) * scale → f")
     assert page.watched.errors == []
-    page.page.context.close()
     serving.stop()
 
 
-def test_what_was_edited_in_the_page_is_in_the_saved_page(browser: Browser, opened: Opener, tmp_path: Path) -> None:
+def test_what_was_edited_in_the_page_is_in_the_saved_page(visit: Visitor, opened: Opener, tmp_path: Path) -> None:
     run = wg.circuit("e = a + b; f = e * c").run(a=2.0, b=-3.0, c=10.0)
     started = ExplorerServer(ExplorerSession(run.circuit, run))
     started.start()
-    page = visit(browser, started).open(started.url)
+    page = visit(started).open(started.url)
     page.leaf("c").fill("4")
     again = opened(path=saved(page, tmp_path / "saved.html"))
 
     assert again.leaf("c").input_value() == "4"
-    page.page.context.close()
     started.stop()
 
 
-def test_data_of_python_is_in_no_link_and_no_command(browser: Browser, serving: ExplorerServer) -> None:
-    page = visit(browser, serving).open(serving.url)
+def test_data_of_python_is_in_no_link_and_no_command(serving: ExplorerServer, visit: Visitor) -> None:
+    page = visit(serving).open(serving.url)
     menu = page.menu("Share")
 
     assert menu.get_by_role("textbox").count() == 0
     expect(menu).to_contain_text("Data from Python is in no link and no command: save a file.")
-    page.page.context.close()
 
 
-def test_the_address_of_this_machine_is_never_shared_but_the_command_is(browser: Browser) -> None:
+def test_the_address_of_this_machine_is_never_shared_but_the_command_is(visit: Visitor) -> None:
     text = "y = a*x**2\nz = |b| + y"
     run = wg.circuit(text).run(a=2.0, x=-0.5, b=1e-7)
     started = ExplorerServer(ExplorerSession(run.circuit, run, formula=text))
     started.start()
-    page = visit(browser, started)
+    page = visit(started)
     page.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=started.guard.origin)
     page.open(started.url)
     page.leaf("a").fill("2.5")
@@ -218,5 +215,4 @@ def test_the_address_of_this_machine_is_never_shared_but_the_command_is(browser:
     assert wg.circuit(formula).inputs == ("a", "x", "b")
     assert dict(value.split("=") for value in values) == {"a": "2.5", "x": "-0.5", "b": "1e-7"}
     assert "127.0.0.1" not in page.page.locator("body").inner_html()
-    page.page.context.close()
     started.stop()

@@ -19,7 +19,7 @@ from wiregrad.learn.teaching import (
     render_gradebook,
 )
 
-from .driver import AXE, NARROW, PATIENCE, WIDE, Watched
+from .driver import NARROW, PATIENCE, WIDE, Explorer, Watched
 
 KEY = bytes(range(32))
 SET = QuestionSet("Splitters add", "y = x*x + x", seed=3, kinds=("gather", "structure"))
@@ -40,9 +40,7 @@ def open_page(browser: Browser, path: Path, size: tuple[int, int], scheme: str) 
 
 
 def violations(page: Page) -> list[str]:
-    page.evaluate(AXE.read_text("utf8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-    return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
+    return Explorer(page, Watched()).violations()
 
 
 def press_until_focused(page: Page, selector: str) -> None:

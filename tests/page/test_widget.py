@@ -19,7 +19,8 @@ from wiregrad.explorer.page_data import dump_json, read_static_file
 from wiregrad.explorer.widget import ExplorerWidget, widget
 
 from ..support.sampling import mark_full
-from .driver import PATIENCE, WIDE, Explorer, Watched
+from .conftest import SharedTab
+from .driver import Explorer, Watched
 
 POINT = np.array([0.5, -1.0, 2.0])
 TRAITS = ["data", "step", "selection", "theme", "bundle"]
@@ -124,14 +125,35 @@ class Notebook:
         return self.page.locator(f"#cell{index} > [role=status]")
 
 
+class NotebookTab(SharedTab):
+    """A tab whose page reaches the widgets of the notebook that it shows."""
+
+    def __init__(self, browser: Browser) -> None:
+        super().__init__(browser)
+        self.notebook = Notebook(self.page, self.watched, [])
+        self.page.expose_function("asked", self.asked)
+        self.page.expose_function("saved", self.saved)
+
+    def asked(self, index: int, content: Any) -> list[tuple[Any, str]]:
+        """Pass on what the page asks to the notebook of the test that runs."""
+        return self.notebook.asked(index, content)
+
+    def saved(self, index: int, state: dict[str, str]) -> None:
+        """Pass on what the page saves to the notebook of the test that runs."""
+        self.notebook.saved(index, state)
+
+
+@pytest.fixture(scope="module")
+def notebook_tab(browser: Browser) -> NotebookTab:
+    return NotebookTab(browser)
+
+
 Opener = Callable[..., Notebook]
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
+def opened(notebook_tab: NotebookTab, tmp_path: Path) -> Iterator[Opener]:
     """Open a notebook with widgets, and look at the end at what the page did beside being looked at."""
-    watched = Watched()
-    contexts = []
 
     def open_page(*widgets: Any, silent: bool = False, attributes: dict[str, str] | None = None) -> Notebook:
         cells = "".join(f'<div id="cell{k}"></div>' for k in range(len(widgets)))
@@ -141,14 +163,9 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
                 style=read_static_file("explorer.css"), cells=cells, module=dump_json(read_static_file("widget.js"))
             )
         )
-        context = browser.new_context(viewport={"width": WIDE[0], "height": WIDE[1]})
-        contexts.append(context)
-        context.set_default_timeout(PATIENCE)
-        watched.attach(context)
-        found = Notebook(context.new_page(), watched, list(widgets))
+        tab = notebook_tab.prepare()
+        found = notebook_tab.notebook = Notebook(tab.page, tab.watched, list(widgets))
         found.silent = silent
-        found.page.expose_function("asked", found.asked)
-        found.page.expose_function("saved", found.saved)
         found.page.goto(path.as_uri())
         found.page.evaluate("given => Object.assign(document.body.dataset, given)", attributes or {})
         for index in range(len(widgets)):
@@ -156,12 +173,11 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
         return found
 
     yield open_page
-    for context in contexts:
-        context.close()
+    watched = notebook_tab.watched
+    mistakes = [*watched.errors, *watched.dialogs, *watched.foreign]
+    notebook_tab.leave()
 
-    assert watched.errors == []
-    assert watched.dialogs == []
-    assert watched.foreign == []
+    assert mistakes == []
 
 
 def test_a_formula_is_stepped_and_changed_in_the_notebook(opened: Opener) -> None:
@@ -323,7 +339,7 @@ def test_a_cell_looks_by_its_own_size_and_not_by_that_of_the_window(opened: Open
     seen = {}
     for width in (1000, 640, 390):
         notebook.page.evaluate("width => document.getElementById('cell0').style.width = `${width}px`", width)
-        notebook.page.wait_for_timeout(100)
+        cell.settle()
         cell.node("f").click()
         boxes = [cell.box_of(part) for part in (".topbar", ".drawing", ".stepper", ".sheet")]
         seen[width] = [app.bounding_box()["height"], boxes[3][0] >= boxes[1][2] - 1]  # type: ignore[index]

@@ -25,6 +25,16 @@ def sample_some(cases: Iterable[Any], every: int) -> list[Any]:
     return [case if k % every == 0 else mark_full(case) for k, case in enumerate(cases)]
 
 
+def sample_pairs(ones: Iterable[Any], others: Iterable[Any]) -> list[Any]:
+    """Return all pairs as parameters, of which an ordinary run tries half, as the black fields of a chessboard."""
+    rows = list(others)
+    return [
+        (one, other) if (i + j) % 2 == 0 else mark_full((one, other))
+        for i, one in enumerate(ones)
+        for j, other in enumerate(rows)
+    ]
+
+
 def mark_full(case: Any) -> Any:
     """Return a case, or a tuple of arguments, as a parameter that only `make test-all` tries."""
     return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.full)

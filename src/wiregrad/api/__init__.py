@@ -522,7 +522,7 @@ class Circuit(ir.CircuitGraph, Drawable):
         return cls(ir.verify(ir.parse_text(text)).columns)
 
     def __str__(self) -> str:
-        return self.to_text()
+        return ir.write_text(self, readable=True)
 
 
 class ImportedCircuit(Circuit):

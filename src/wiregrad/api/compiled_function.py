@@ -888,6 +888,24 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """
         return self._derive("hessian", hessian)(*args, **kwargs)
 
+    def compile_transform(
+        self, transform: Callable[[Callable[P, Result]], Callable[..., Any]], *, key: str | None = None
+    ) -> CompiledFunction[..., Any]:
+        """Return a function that is made from this one, such as its gradient, compiled with recordings of its own.
+
+        With a key it is made once, until `clear`, and found again by later calls with that key.
+
+        >>> compile(lambda x: x**3).compile_transform(jacobian)(2.0)
+        12.0
+        """
+        with self._lock:
+            derived = self._derived.get(key) if key is not None else None
+            if derived is None:
+                derived = CompiledFunction(transform(self._f), None, self._limit)
+                if key is not None:
+                    self._derived[key] = derived
+        return derived
+
     def _derive(self, name: str, transform: Callable[..., Any]) -> CompiledFunction[..., Any]:
         """Return a transform of the function, compiled; it has recordings of its own."""
         derived = self._derived.get(name)

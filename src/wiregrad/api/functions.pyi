@@ -82,7 +82,6 @@ __all__: list[str] = [
     "common_type",
     "compress",
     "concatenate",
-    "cond",
     "conj",
     "conjugate",
     "conv1d",
@@ -314,7 +313,6 @@ __all__: list[str] = [
     "nonzero",
     "norm",
     "not_equal",
-    "odeint",
     "one_hot",
     "ones_like",
     "outer",
@@ -539,8 +537,13 @@ def apply_along_axis(func1d: Any, axis: int, arr: NDArray[Any], *args: Any, **kw
 def apply_along_axis(func1d: Any, axis: int, arr: Value, *args: Any, **kwargs: Any) -> Value: ...
 @overload
 def apply_along_axis(func1d: Any, axis: int, arr: Operand, *args: Any, **kwargs: Any) -> Any: ...
-def apply_over_axes(func: Any, a: Operand, axes: Any) -> Any:
-    """A function applied along several axes, one after another."""
+@overload
+def apply_over_axes(func: Any, a: NDArray[Any], axes: Any) -> NDArray[Any]:
+    """A function of an array and an axis, applied over several axes one after the other."""
+@overload
+def apply_over_axes(func: Any, a: Value, axes: Any) -> Value: ...
+@overload
+def apply_over_axes(func: Any, a: Operand, axes: Any) -> Any: ...
 @overload
 def arccos(x: float, /) -> float:
     """Angle whose cosine is the wire."""
@@ -1005,13 +1008,6 @@ def concatenate(xs: NDArray[Any] | Sequence[NDArray[Any]], axis: int | None = 0,
 def concatenate(xs: Value | Sequence[Value], axis: int | None = 0, *, dtype: DTypeLike | None = None, casting: str = 'same_kind') -> Value: ...
 @overload
 def concatenate(xs: Operand, axis: int | None = 0, *, dtype: DTypeLike | None = None, casting: str = 'same_kind') -> Any: ...
-@overload
-def cond(x: NDArray[Any], p: Any = None) -> Any:
-    """The condition number, by singular values or by another norm."""
-@overload
-def cond(x: Value, p: Any = None) -> Value: ...
-@overload
-def cond(x: Operand, p: Any = None) -> Any: ...
 @overload
 def conj(x: NDArray[Any]) -> NDArray[Any]:
     """The complex conjugate."""
@@ -2681,8 +2677,6 @@ def not_equal(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
 def not_equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def not_equal(a: Operand, b: Operand, /) -> Any: ...
-def odeint(func: Any, y0: Any, t: Any, args: Any = ..., Dfun: Any = None, col_deriv: int = 0, full_output: int = 0, ml: Any = None, mu: Any = None, rtol: Any = None, atol: Any = None, tcrit: Any = None, h0: float = 0.0, hmax: float = 0.0, hmin: float = 0.0, ixpr: int = 0, mxstep: int = 0, mxhnil: int = 0, mxordn: int = 12, mxords: int = 5, printmessg: int = 0, tfirst: bool = False) -> Any:
-    """Solve a differential equation dy/dt = func(y, t); the states at the times t, one per row."""
 def one_hot(tensor: Operand, num_classes: int = -1) -> Any:
     """Return whole numbers as rows of 0 with a 1 at the number's place."""
 def ones_like(x: Operand, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
     from wiregrad.frontends.transforms.fitting import lbfgs, least_squares, newton
     from wiregrad.frontends.transforms.implicit import fixed_point, implicit, linear_solve, minimize, root
+    from wiregrad.frontends.transforms.loops import cond, fori_loop, scan, switch, while_loop
     from wiregrad.frontends.transforms.memory_plans import plan_memory
+    from wiregrad.frontends.transforms.ode import event, odeint
     from wiregrad.frontends.transforms.sparse import sparse_hessian, sparse_jacobian
 else:
     tracing = load_module_lazily("wiregrad.frontends.recording.trace")
@@ -51,7 +53,11 @@ else:
                 "wiregrad.frontends.transforms.implicit",
             ),
             **dict.fromkeys(("lbfgs", "least_squares", "newton"), "wiregrad.frontends.transforms.fitting"),
+            **dict.fromkeys(
+                ("cond", "fori_loop", "scan", "switch", "while_loop"), "wiregrad.frontends.transforms.loops"
+            ),
             "plan_memory": "wiregrad.frontends.transforms.memory_plans",
+            **dict.fromkeys(("event", "odeint"), "wiregrad.frontends.transforms.ode"),
             **dict.fromkeys(("sparse_hessian", "sparse_jacobian"), "wiregrad.frontends.transforms.sparse"),
         },
     )
@@ -61,9 +67,12 @@ __all__ = [
     "Function",
     "Value",
     "checkpoint",
+    "cond",
     "convention",
     "elementwise_grad",
+    "event",
     "fixed_point",
+    "fori_loop",
     "grad",
     "group",
     "hessian",
@@ -80,6 +89,7 @@ __all__ = [
     "minimize",
     "newton",
     "no_grad",
+    "odeint",
     "once_differentiable",
     "op",
     "places",
@@ -87,14 +97,17 @@ __all__ = [
     "register_container",
     "root",
     "run",
+    "scan",
     "sparse_hessian",
     "sparse_jacobian",
     "stop_gradient",
+    "switch",
     "trace",
     "tree_map",
     "value_and_grad",
     "vjp",
     "vmap",
+    "while_loop",
 ]
 
 

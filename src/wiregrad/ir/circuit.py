@@ -113,6 +113,16 @@ class Node:
         return self.circuit.columns.groups.label_of(self.index) or ""
 
     @property
+    def bodies(self) -> tuple[CircuitGraph, ...]:
+        """The circuits that a loop or a branch runs; empty for other nodes."""
+        return find_bodies(self.op)
+
+    @property
+    def body(self) -> CircuitGraph | None:
+        """The body of a loop, or the last branch of a choice; None for other nodes."""
+        return self.bodies[-1] if self.bodies else None
+
+    @property
     def mode(self) -> int:
         """How the node treats its kinks (see `wiregrad.ir.columns`)."""
         modes = self.circuit.columns.modes
@@ -283,6 +293,12 @@ class CircuitGraph(IndexedGraph):
         """Return the name of a node; one that nobody gave (`%3`, `t3`) reads as the title where it is printed."""
         name = find_given_name(self, node)
         return NodeReference(self.name_of(node), self.title_of(node)) if name is None else name
+
+
+def find_bodies(op: Op) -> tuple[CircuitGraph, ...]:
+    """Return the circuits that an op runs: those that a setting of it holds."""
+    held = (getattr(value, "circuits", ()) for _, value in op.settings) if op.per_call else ()
+    return tuple([circuit for circuits in held for circuit in circuits])
 
 
 def count_without_commas(count: int, word: str) -> str:

@@ -59,7 +59,7 @@ from wiregrad.errors import (
     suggest_name,
 )
 from wiregrad.ir.builder import GraphBuilder, Port, sort_topologically
-from wiregrad.ir.circuit import MAX_NODES, CircuitGraph, bind_untrusted, check_node_count
+from wiregrad.ir.circuit import MAX_NODES, CircuitGraph, bind_untrusted, check_node_count, find_bodies
 from wiregrad.ir.columns import (
     DERIVE_MODE,
     Certificate,
@@ -439,10 +439,14 @@ _NOTE_PATTERN = re.compile(
 )
 
 
-def write_text(circuit: CircuitGraph) -> str:
-    """Return the text form of a circuit."""
+def write_text(circuit: CircuitGraph, *, readable: bool = False) -> str:
+    """Return the text form of a circuit.
+
+    With `readable`, user functions and loops are written too, a loop with its body below it. Such a text is for people:
+    it cannot be read back, and without `readable` such a circuit raises `TextError`.
+    """
     names = circuit.columns.names.group_by_node()
-    body = list(_write_lines(circuit, names))
+    body = list(_write_lines(circuit, names, readable=readable))
     width = min(40, max((len(line) for line, note in body if note), default=0))
     labels = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
     owners = {name: node for node, own in names.items() for name in own}
@@ -465,7 +469,7 @@ def _names_of(node: int, names: dict[int, list[str]]) -> list[str]:
     return names.get(node) or [automatic_name(node)]
 
 
-def _write_lines(circuit: CircuitGraph, names: dict[int, list[str]]) -> Iterator[tuple[str, str]]:
+def _write_lines(circuit: CircuitGraph, names: dict[int, list[str]], *, readable: bool) -> Iterator[tuple[str, str]]:
     usual = derive_usual_modes(circuit.columns.codes, circuit.columns.starts, circuit.columns.sources)
     constants = circuit.constants()
     places = circuit.columns.places
@@ -483,6 +487,11 @@ def _write_lines(circuit: CircuitGraph, names: dict[int, list[str]]) -> Iterator
             inputs = []
         if row.op is CONSTANT:
             yield f"{own} = constant {_write_constant(constants[row.node])}", note
+        elif row.op.per_call and readable:
+            operands = ", ".join(_names_of(source, names)[0] for source in row.sources)
+            yield f"{own} = {row.op.title} ({operands})", note
+            for inner in find_bodies(row.op):
+                yield from ((f"    {line}", "") for line in write_text(inner, readable=True).splitlines())
         elif row.op is not INPUT:
             operands = " ".join(_names_of(source, names)[0] for source in row.sources)
             yield f"{own} = {row.op.name} {operands}{_write_settings(row.op)}{_write_kink(row, usual)}", note

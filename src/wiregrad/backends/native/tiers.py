@@ -21,6 +21,7 @@ to constants that precede the code.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import threading
 import time
@@ -36,7 +37,15 @@ from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit, program_steps
 from wiregrad.backends.native.code_cache import make_entry_name
-from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, RealType, choose_real_name, format_pointer
+from wiregrad.backends.native.llvm_writer import (
+    LlvmValue,
+    LlvmWriter,
+    RealType,
+    choose_real_name,
+    format_pointer,
+    leave_if,
+    loop_over,
+)
 from wiregrad.backends.native.program_steps import (
     FixedSlots,
     PlannedProgram,
@@ -494,6 +503,93 @@ def _finish_parts(stream: StepStream, parts: Sequence[SlotAccess]) -> list[str]:
         wanted = (wanted - part.left.keys()) | part.read
         texts.append(part.writer.format_module())
     return texts[::-1]
+
+
+class StepLoop(NamedTuple):
+    """The code of a loop whose steps run a program, compiled as one function."""
+
+    run: Callable[[int, int, int, int, int], int]
+    """`int64_t loop(double *buffer, double **rows, int64_t first, int64_t distance, int64_t steps)`."""
+    functions: jit.JitFunctions
+    """The object that keeps the code in memory."""
+
+
+MAX_LOOP_STEPS = 400
+"""Maximum number of steps of a program that LLVM compiles together with the loop around it."""
+
+
+def build_loop(
+    program: NativeProgram, carry: int, rows: Sequence[int], results: Sequence[int], *, stops: bool
+) -> StepLoop | None:
+    """Compile a loop that runs a program step after step; None if the program is too long for that.
+
+    The program's first inputs are the carry, then come rows of these lengths, and what does not change. Its outputs are
+    the next carry, then rows of results, and if the loop `stops` a number that ends it when it is 0. The loop is given
+    the addresses of the rows and of the results, numbers the steps from `first` by `distance`, and returns how many it
+    ran.
+    """
+    steps = program.stream.list_steps()
+    if len(steps) > MAX_LOOP_STEPS or program.real.name != "double" or program.real.lanes != 1:
+        return None
+    (text,) = _finish_parts(program.stream, [_write_part(program.real, steps)])
+    w = LlvmWriter()
+    w.begin_function("i64 @loop(ptr noalias %w, ptr noalias %table, i64 %first, i64 %distance, i64 %steps)")
+    outside, table = (w.name_value(name, "ptr") for name in ("%w", "%table"))
+    # A copy of the buffer whose address nobody else knows: LLVM keeps it in registers.
+    length = program.buffer_length
+    buffer = w.emit_value("ptr", f"alloca double, i64 {length}, align 64", 1)
+    for slot in range(length):
+        w.store(w.load("double", w.point_to("double", outside, slot)), w.point_to("double", buffer, slot))
+    left = [*range(carry), program.inputs + program.outputs - 1]
+
+    def leave_loop(count: LlvmValue) -> None:
+        for slot in left:
+            w.store(w.load("double", w.point_to("double", buffer, slot)), w.point_to("double", outside, slot))
+        w.emit_return(count)
+
+    first, distance, count = (w.name_value(name, "i64") for name in ("%first", "%distance", "%steps"))
+    sizes = [*rows, *results]
+    arrays = [w.load("ptr", w.point_to("ptr", table, k)) for k in range(len(sizes))]
+    with loop_over(0, count) as k:
+        number = first + distance * k
+        _copy_numbers(w, list(zip(arrays, rows, strict=False)), number, buffer, carry, load=True)
+        w.emit_line(f"call void @part({buffer.typed})")
+        outputs = program.inputs
+        _copy_numbers(
+            w, list(zip(arrays[len(rows) :], results, strict=True)), number, buffer, outputs + carry, load=False
+        )
+        new = [w.load("double", w.point_to("double", buffer, outputs + slot)) for slot in range(carry)]
+        for slot, value in enumerate(new):
+            w.store(value, w.point_to("double", buffer, slot))
+        if stops:
+            last = w.load("double", w.point_to("double", buffer, outputs + program.outputs - 1))
+            with leave_if(last.is_equal_to(0)):
+                leave_loop(k + 1)
+    leave_loop(count)
+    w.lines.append("}")
+    part = text.replace("define void @part(ptr %w)", "define internal void @part(ptr %w) alwaysinline", 1)
+    functions = jit.JitFunctions("\n".join([part, w.format_module()]), level=2)
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+    return StepLoop(kind(functions.find_address("loop")), functions)
+
+
+def _copy_numbers(
+    w: LlvmWriter,
+    arrays: Sequence[tuple[LlvmValue, int]],
+    number: LlvmValue,
+    buffer: LlvmValue,
+    slot: int,
+    *,
+    load: bool,
+) -> None:
+    """Write copies between one row of each array and the slots of a buffer, from a slot on."""
+    for array, size in arrays:
+        for k in range(size):
+            place = w.point_to("double", array, number * size + k)
+            held = w.point_to("double", buffer, slot)
+            source, target = (place, held) if load else (held, place)
+            w.store(w.load("double", source), target)
+            slot += 1
 
 
 MAX_OFFSET = 2**31 - 1

@@ -28,14 +28,16 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
+import warnings
 import weakref
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +52,7 @@ from wiregrad.backends.native.builtin_calls import (
     NumberSequence,
     make_array_builtin,
 )
-from wiregrad.backends.native.tiers import build_program
+from wiregrad.backends.native.tiers import build_loop, build_program
 from wiregrad.backends.native_arrays.loop_kernels import (
     CONTIGUOUS,
     STILL,
@@ -91,15 +93,18 @@ from wiregrad.backends.native_arrays.stream_kernels import (
     compile_matrix_product,
     compile_scalar_call,
     load_enter_function,
+    load_loop_function,
     load_run_function,
     load_run_shared_function,
     single_blas_thread,
 )
-from wiregrad.dtypes import WireType
-from wiregrad.errors import InputError, NotNativeError, WiregradError
-from wiregrad.ir import CircuitGraph, GraphBuilder, Port, certificates
+from wiregrad.dtypes import BOOL, FLOAT, WireType
+from wiregrad.errors import InputError, InterpreterWarning, NotNativeError, WiregradError
+from wiregrad.frontends.transforms import loop_ops
+from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port, certificates
 from wiregrad.ir.columns import NameTable, NodeLabels
 from wiregrad.lazy import pause_collection
+from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.gradient_flow import fill_absent, match_shape
 from wiregrad.passes import (
     drop_gradient_stops,
@@ -256,6 +261,8 @@ class StreamProgram:
         """What else a workspace holds from the start, as pairs of an offset and an array."""
         self._blocks: list[Storage] = []
         self._parts: list[StreamPart | InterpreterCall] = []
+        self._native_loops: dict[InterpreterCall, NativeLoop] = {}
+        """What runs the loops of the circuit."""
         self._shares: StreamShares | None = None
         """The same instructions for several threads, if that pays."""
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
@@ -270,6 +277,11 @@ class StreamProgram:
         self._idle: list[Workspace] = []
         self._store_stream([])
         self.facts = ArrayProgramFacts()
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether a node of the circuit is a loop."""
+        return bool(self._native_loops)
 
     @property
     def result_types(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -345,6 +357,16 @@ class StreamProgram:
         for pool, result in self._recycled(results) if out is None else ():
             pool.keep_array(result)
         return [result if result.ndim else result[()] for result in results]
+
+    def bind_memory(self) -> BoundStream | None:
+        """Return the stream on memory of its own, to be run by other native code; None if Python runs parts of it."""
+        if self._shares is not None or len(self._parts) > 1 or any(isinstance(x, InterpreterCall) for x in self._parts):
+            return None
+        inputs = [np.zeros(shape, dtype) for shape, dtype in self._arguments]
+        results = [np.zeros(shape, dtype) for _, shape, dtype in self._results]
+        workspace = self._make_workspace()
+        self._write_addresses(workspace, [*inputs, *results])
+        return BoundStream(inputs, results, workspace, self._stream_address, self._stream_end)
 
     def _make_results(self, out: Sequence[NDArray[Any] | None]) -> list[NDArray[Any]]:
         """Return the arrays of the caller, and new ones for those that are not there."""
@@ -455,7 +477,8 @@ class StreamProgram:
             _view_pairs(self._view_argument(array, inputs, results) if view is None else view, dtype)
             for view, array, dtype in zip(views, call.list_arrays(), call.dtypes, strict=True)
         )
-        result = np.asarray(call.op.compute(*(source if source.ndim else source[()] for source in sources)))
+        compute = self._native_loops.get(call) or call.op.compute
+        result = np.asarray(compute(*(source if source.ndim else source[()] for source in sources)))
         if result.shape != target.shape:
             raise AssertionError(f"{call.op.title} returned shape {result.shape}; wanted {target.shape}")
         target[...] = result
@@ -507,6 +530,16 @@ class StreamProgram:
                 memory = memory.base
             if np.any(memory[: self._fence] != FENCE_MARK) or np.any(memory[len(memory) - self._fence :] != FENCE_MARK):
                 raise AssertionError("an instruction wrote outside of a result")
+
+
+class BoundStream(NamedTuple):
+    """A stream with the arrays that it reads and writes."""
+
+    inputs: list[NDArray[Any]]
+    results: list[NDArray[Any]]
+    workspace: Workspace
+    first: int
+    end: int
 
 
 class StreamText:
@@ -587,6 +620,8 @@ class ArrayProgram(StreamProgram):
             self._shares = StreamShares(self.stream, text.rounds)
         self._loops.clear()
         calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
+        self._native_loops = {step: find_native_loop(step.op) for step in calls if is_loop(step.op)}
+        calls = [step for step in calls if step not in self._native_loops]
         self.facts = ArrayProgramFacts(
             instructions=self._instructions,
             kernels=len(kernels),
@@ -1460,7 +1495,7 @@ def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgra
     """Return the program of a circuit as loops over arrays."""
     jit.check_native_enabled()
     program = ArrayProgram(circuit, fenced=fenced, limit=MAX_ARRAY_NODES)
-    if program.facts.interpreted and not program.facts.kernels:
+    if program.facts.interpreted and not program.facts.kernels and not program.has_loops:
         names = ", ".join(name for name, _ in program.facts.interpreted)
         raise NotNativeError(f"no op of this circuit has a kernel for arrays; the interpreter computes {names}")
     return program
@@ -1683,3 +1718,421 @@ class ArrayEngine:
         if self._fallback is None or not checks:
             return False
         return not all(map(certificates.have_same_bits, checks, self._expected))
+
+
+MAX_LOOP_SCALARS = 1_500
+"""The body of a loop is computed number by number if it has at most so many scalar nodes."""
+MAX_STEPS_AT_ONCE = 1 << 20
+"""Python can interrupt a native loop after so many steps."""
+MAX_LOOP_WHOLE = 1 << 31
+"""Whole numbers up to this size are floats in a native loop; steps add to them, so they stay exact."""
+
+
+_KNOWN_LOOPS: weakref.WeakKeyDictionary[Any, NativeLoop] = weakref.WeakKeyDictionary()
+
+
+def is_loop(op: Op) -> bool:
+    """Return whether a node is a loop or a branch, which has a plan."""
+    return isinstance(op, loop_ops.ControlOp)
+
+
+def find_native_loop(op: Op) -> NativeLoop:
+    """Return the native code of a loop node; nodes with the same plan share it."""
+    assert isinstance(op, loop_ops.ControlOp)
+    loop = _KNOWN_LOOPS.get(op.plan)
+    if loop is None:
+        loop = _KNOWN_LOOPS.setdefault(op.plan, NativeLoop(op))
+    return loop
+
+
+class NativeLoop:
+    """A loop or branch of a compiled circuit; its body is native code, and so are the steps where that is possible."""
+
+    def __init__(self, op: Op) -> None:
+        assert isinstance(op, loop_ops.ControlOp)
+        # The plan is the key under which this is kept, so it must not be kept alive by it.
+        self._plan = weakref.ref(op.plan)
+        self.stream: LoopStream | None = None
+        """The native code of a whole loop."""
+        self.reason = ""
+        """Why Python runs the steps, if it does."""
+        try:
+            self.stream = LoopStream(op.plan)
+        except WiregradError as error:
+            self.reason = str(error)
+
+    @property
+    def plan(self) -> loop_ops.ControlPlan:
+        """What the node does."""
+        plan = self._plan()
+        assert plan is not None
+        return plan
+
+    @cached_property
+    def runners(self) -> list[Callable[[Sequence[Any]], Sequence[Any]]]:
+        """What runs the circuits of this node one by one."""
+        if self.reason and not any(is_loop(row.op) for circuit in self.plan.circuits for row in circuit.rows()):
+            warnings.warn(f"{self.plan.called} runs step by step in Python: {self.reason}", InterpreterWarning, 2)
+        return [_make_body_runner(circuit) for circuit in self.plan.circuits]
+
+    def __call__(self, *xs: Any) -> Any:
+        """Return the joined results."""
+        if self.stream is not None:
+            result = self.stream.run(self.plan, xs)
+            if result is not None:
+                return result
+        return self.plan.run_with(self.runners, xs)
+
+
+def _make_body_runner(circuit: CircuitGraph) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return what runs a body that is called from Python: its ops one by one, with inner loops in native code."""
+
+    def find_kernel(op: Op) -> Callable[..., Any]:
+        return find_native_loop(op) if is_loop(op) else op.kernel
+
+    return loop_ops.BodyProgram(circuit, find_kernel).run
+
+
+class LoopStream:
+    """A scan or while loop whose steps native code runs.
+
+    A while loop is a scan whose body also says whether to go on. Raises `NotNativeError` for other loops.
+    """
+
+    def __init__(self, plan: loop_ops.ControlPlan) -> None:
+        jit.check_native_enabled()
+        if not isinstance(plan, loop_ops.ScanPlan | loop_ops.WhilePlan):
+            raise NotNativeError("a branch is chosen in Python")
+        body = plan.body if isinstance(plan, loop_ops.ScanPlan) else plan.write_checked_body()
+        self._code = self._compile_numbers(plan, body) or StreamLoop(
+            ArrayProgram(simplify(prune(merge_repeated(body))), limit=MAX_ARRAY_NODES), is_float=False
+        )
+
+    @staticmethod
+    def _compile_numbers(
+        plan: loop_ops.ScanPlan | loop_ops.WhilePlan, body: CircuitGraph
+    ) -> NumberLoop | StreamLoop | None:
+        """Return the code of a body on few numbers; None if there is none."""
+        try:
+            floats = simplify(write_float_body(body, plan.carry))
+            if sum(prod(kind.shape) for kind in loop_ops.input_types(floats)) > MAX_LOOP_SCALARS:
+                return None
+            scalars = expand_unnamed(floats)
+            if scalars.count()[1] > MAX_LOOP_SCALARS:
+                return None
+            rows = plan.xs if isinstance(plan, loop_ops.ScanPlan) else 0
+            numbers = NumberLoop(floats, scalars, plan.carry, rows, stops=isinstance(plan, loop_ops.WhilePlan))
+            return numbers if numbers.is_compiled else StreamLoop(ExpandedProgram(floats, scalars), is_float=True)
+        except WiregradError:
+            return None
+
+    def run(self, plan: loop_ops.ControlPlan, xs: Sequence[Any]) -> Any:
+        """Return the joined results; None if whole numbers are too large for this program."""
+        if self._code.is_float and not all(map(_is_small_whole, xs)):
+            return None
+        if isinstance(plan, loop_ops.WhilePlan):
+            return self._run_while(plan, xs)
+        assert isinstance(plan, loop_ops.ScanPlan)
+        count, carry, rows, consts = plan.split(xs)
+        length = plan.length if count is None else int(count)
+        assert length is not None
+        steps = self._code.bind(carry, rows, consts)
+        packed = plan.layout.kind
+        results = np.zeros(packed.shape, packed.dtype)
+        parts = plan.layout.view_parts(results)
+        ys = steps.add_rows(parts[plan.carry :])
+        steps.run(length, reverse=plan.reverse)
+        for part, new in zip(parts, [*steps.list_carry(), *ys], strict=True):
+            if part is not new:
+                part[...] = new
+        return results
+
+    def _run_while(self, plan: loop_ops.WhilePlan, xs: Sequence[Any]) -> Any:
+        runs = loop_ops.BodyProgram(plan.condition).run(xs[: plan.carry + plan.conditions])[0]
+        if not runs:
+            return plan.layout.pack([*xs[: plan.carry], np.int64(0)])
+        if plan.limit == 0:
+            loop_ops.raise_limit(plan.called, 0)
+        steps = self._code.bind(xs[: plan.carry], [], xs[plan.carry :])
+        steps.stop_by_last_result()
+        count = steps.run(1 << 62 if plan.limit is None else plan.limit)
+        if steps.runs_on():
+            loop_ops.raise_limit(plan.called, count)
+        return plan.layout.pack([*steps.list_carry(), np.int64(count)])
+
+
+class StreamLoop:
+    """The code of a loop whose body is a stream of instructions."""
+
+    def __init__(self, program: StreamProgram, *, is_float: bool) -> None:
+        self._program = program
+        self.is_float = is_float
+        """Whether all numbers of the body are floats."""
+        if program.bind_memory() is None:
+            names = ", ".join(name for name, _ in program.facts.interpreted) or "a loop"
+            raise NotNativeError(f"native code has no kernel for what is in its body: {names}")
+
+    def bind(self, carry: Sequence[Any], rows: Sequence[Any], consts: Sequence[Any]) -> LoopSteps:
+        """Return one call of the loop."""
+        return LoopSteps(self._program, carry, rows, consts)
+
+
+class NumberLoop:
+    """The code of a loop on few numbers: LLVM compiles the body and the loop around it together."""
+
+    is_float = True
+
+    def __init__(self, body: CircuitGraph, scalars: CircuitGraph, carry: int, rows: int, *, stops: bool) -> None:
+        ins = [prod(kind.shape) for kind in loop_ops.input_types(body)]
+        outs = [prod(kind.shape) for kind in loop_ops.output_types(body)]
+        self.program = build_program(scalars)
+        self.carry_types = loop_ops.output_types(body)[:carry]
+        self.row_sizes = ins[carry : carry + rows]
+        self.result_sizes = outs[carry : len(outs) - stops]
+        size = sum(ins[:carry])
+        self.code = build_loop(self.program, size, self.row_sizes, self.result_sizes, stops=stops)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the body is short enough for this kind of code."""
+        return self.code is not None
+
+    def bind(self, carry: Sequence[Any], rows: Sequence[Any], consts: Sequence[Any]) -> NumberSteps:
+        """Return one call of the loop."""
+        return NumberSteps(self, carry, rows, consts)
+
+
+class NumberSteps:
+    """One call of a loop on few numbers."""
+
+    def __init__(self, loop: NumberLoop, carry: Sequence[Any], rows: Sequence[Any], consts: Sequence[Any]) -> None:
+        self._loop = loop
+        self._stops = False
+        self._buffer = loop.program.initial.copy()
+        start = self._fill(0, carry)
+        self._fill(start + sum(loop.row_sizes), consts)
+        self._rows = [np.ascontiguousarray(row, float) for row in rows]
+        self._results: list[NDArray[Any]] = []
+
+    def _fill(self, start: int, values: Sequence[Any]) -> int:
+        """Write numbers into the buffer, from a slot on; returns the slot behind them."""
+        for x in values:
+            size = np.size(x)
+            self._buffer[start : start + size] = x if size == 1 else np.ravel(x)
+            start += size
+        return start
+
+    def list_carry(self) -> list[NDArray[Any]]:
+        """Return the carry after the last step."""
+        parts = []
+        start = 0
+        for kind in self._loop.carry_types:
+            size = prod(kind.shape)
+            parts.append(self._buffer[start : start + size].reshape(kind.shape))
+            start += size
+        return parts
+
+    def add_rows(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Have the other results of the steps written into rows; returns these arrays, or others of doubles."""
+        self._results = [array if array.dtype == np.float64 else np.zeros(array.shape) for array in arrays]
+        return self._results
+
+    def stop_by_last_result(self) -> None:
+        """End the loop when the last result of a step is 0."""
+        self._stops = True
+
+    def runs_on(self) -> bool:
+        """Return whether the last result says that the loop goes on."""
+        program = self._loop.program
+        return bool(self._buffer[program.inputs + program.outputs - 1])
+
+    def run(self, count: int, *, reverse: bool = False) -> int:
+        """Run steps; returns how many of them were run."""
+        code = self._loop.code
+        assert code is not None
+        table = np.array([array.ctypes.data for array in (*self._rows, *self._results)], np.int64)
+        buffer, rows = self._buffer.ctypes.data, table.ctypes.data
+        done = 0
+        while done < count:
+            steps = min(MAX_STEPS_AT_ONCE, count - done)
+            first = count - 1 - done if reverse else done
+            done += code.run(buffer, rows, first, -1 if reverse else 1, steps)
+            if self._stops and not self.runs_on():
+                break
+        return done
+
+
+def _is_small_whole(x: Any) -> bool:
+    array = np.asarray(x)
+    return array.dtype.kind != "i" or not array.size or int(np.abs(array).max()) <= MAX_LOOP_WHOLE
+
+
+class LoopSteps:
+    """One call of a native loop: its memory, and what is copied before and after each step."""
+
+    def __init__(
+        self, program: StreamProgram, carry: Sequence[Any], rows: Sequence[Any], consts: Sequence[Any]
+    ) -> None:
+        bound = program.bind_memory()
+        assert bound is not None
+        self._bound = bound
+        self._stop = 0
+        self._carry = bound.inputs[: len(carry)]
+        given = bound.inputs[len(carry) : len(carry) + len(rows)]
+        self._rows = [np.ascontiguousarray(row, memory.dtype) for row, memory in zip(rows, given, strict=True)]
+        for memory, x in zip(self._carry, carry, strict=True):
+            memory[...] = x
+        for memory, x in zip(bound.inputs[len(carry) + len(rows) :], consts, strict=True):
+            memory[...] = x
+        pairs = zip(self._rows, given, strict=True)
+        self._before = [[row.ctypes.data, x.nbytes, x.ctypes.data, 0, x.nbytes] for row, x in pairs]
+        results = zip(bound.results[: len(carry)], self._carry, strict=True)
+        self._after = [[y.ctypes.data, 0, x.ctypes.data, 0, x.nbytes] for y, x in results]
+
+    def list_carry(self) -> list[NDArray[Any]]:
+        """Return the carry after the last step."""
+        return self._carry
+
+    def add_rows(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Have the other results of the steps written into rows; returns these arrays, or others of their dtypes."""
+        results = self._bound.results[len(self._carry) :]
+        rows = [
+            array if array.dtype == y.dtype else np.zeros(array.shape, y.dtype)
+            for array, y in zip(arrays, results, strict=True)
+        ]
+        pairs = zip(results, rows, strict=True)
+        self._after += [[y.ctypes.data, 0, row.ctypes.data, y.nbytes, y.nbytes] for y, row in pairs]
+        return rows
+
+    def stop_by_last_result(self) -> None:
+        """End the loop when the last result of a step is 0 or False."""
+        self._stop = self._bound.results[-1].ctypes.data
+
+    def runs_on(self) -> bool:
+        """Return whether the last result says that the loop goes on."""
+        return bool(self._bound.results[-1])
+
+    def run(self, count: int, *, reverse: bool = False) -> int:
+        """Run steps; returns how many of them were run."""
+        bound = self._bound
+        distance = -1 if reverse else 1
+        is_byte = bool(bound.results) and bound.results[-1].dtype.itemsize == 1
+        words = np.array(
+            [
+                *(bound.workspace.base, bound.first, bound.end),
+                *(count - 1 if reverse else 0, distance, 0),
+                *(self._stop, int(is_byte), len(self._before), len(self._after)),
+                *[word for row in (*self._before, *self._after) for word in row],
+            ],
+            np.int64,
+        )
+        loop = load_loop_function()
+        done = 0
+        while done < count:
+            words[5] = min(MAX_STEPS_AT_ONCE, count - done)
+            done += loop(words.ctypes.data)
+            words[3] += distance * int(words[5])
+            if self._stop and not self.runs_on():
+                break
+        return done
+
+
+class FloatBodyWriter:
+    """Writes a body on float64 numbers alone: whole numbers and conditions come in and go out as floats.
+
+    Only what keeps whole numbers exact is allowed: they are compared, chosen, and added to, by one that no step
+    changes. Anything else, and any other dtype, raises `NotNativeError`.
+    """
+
+    def __init__(self, carry: int) -> None:
+        self.builder = GraphBuilder(finite=False)
+        self._carry = carry
+
+    def add_inputs(self, circuit: CircuitGraph) -> list[Port]:
+        """Add the inputs of a circuit."""
+        ports = []
+        for number, kind in enumerate(loop_ops.input_types(circuit)):
+            port = self.builder.input(f"x{number}", WireType(FLOAT.dtype, kind.shape))
+            ports.append(TABLE["not_equal"](port, 0.0) if kind.dtype == BOOL.dtype else port)
+        return ports
+
+    def copy_circuit(self, circuit: CircuitGraph, inputs: Sequence[Port], carried: Sequence[bool]) -> list[Port]:
+        """Copy the nodes of a circuit; `carried` marks the inputs that steps change."""
+        ports: list[Port] = []
+        changes: list[bool] = []
+        remaining = iter(zip(inputs, carried, strict=True))
+        constants = circuit.constants()
+        for row in circuit.rows():
+            kind = circuit.type_of(row.node)
+            if row.op is INPUT:
+                port, changing = next(remaining)
+            elif row.op is CONSTANT:
+                port, changing = self._place_constant(constants[row.node]), False
+            else:
+                sources = [(ports[k], circuit.type_of(k), changes[k]) for k in row.sources]
+                port = self._copy_node(row.op, row.mode, sources, kind)
+                changing = any(change for _, _, change in sources)
+            ports.append(port)
+            changes.append(changing)
+        return [ports[node] for node in circuit.columns.outputs.tolist()]
+
+    def _place_constant(self, value: Any) -> Port:
+        array = np.asarray(value)
+        if array.dtype.kind == "i" and not _is_small_whole(array):
+            raise NotNativeError("a whole number in the body is too large for a float")
+        return self.builder.place_constant(array.astype(float)[()] if array.dtype.kind == "i" else value)
+
+    def _copy_node(self, op: Op, mode: int, sources: Sequence[tuple[Port, WireType, bool]], kind: WireType) -> Port:
+        ports = [port for port, _, _ in sources]
+        if is_loop(op):
+            return self._copy_choice(op, sources)
+        if kind.dtype.kind not in "bi" and kind.dtype != FLOAT.dtype:
+            raise NotNativeError(f"the body computes in {kind.dtype}")
+        wholes = [changing for _, source, changing in sources if source.dtype.kind == "i"]
+        if op.name == "cast":
+            return self._copy_cast(ports[0], sources[0][1], kind)
+        if wholes and not (op.by_element or op.is_view):
+            raise NotNativeError(f"{op.name} reads whole numbers")
+        if kind.dtype.kind == "i" and (
+            op.pattern not in (Pattern.DISTRIBUTE, Pattern.ROUTE)
+            or (op.pattern is Pattern.DISTRIBUTE and len(wholes) > 1 and all(wholes))
+        ):
+            raise NotNativeError(f"{op.name} makes whole numbers that may become large")
+        return self.builder.apply(op, *ports, mode=mode)
+
+    def _copy_cast(self, port: Port, source: WireType, kind: WireType) -> Port:
+        """Copy a conversion between floats, whole numbers and conditions."""
+        if kind.dtype == BOOL.dtype:
+            return port if port.dtype == BOOL.dtype else self.builder.apply("not_equal", port, 0.0)
+        if port.dtype == BOOL.dtype:
+            return self.as_float(port)
+        if source.dtype.kind == "f" and kind.dtype.kind == "i":
+            raise NotNativeError("the body makes whole numbers of floats")
+        return port
+
+    def _copy_choice(self, op: Op, sources: Sequence[tuple[Port, WireType, bool]]) -> Port:
+        """Copy both branches of a condition, and choose among their results."""
+        plan = op.options["loop"]
+        if not isinstance(plan, loop_ops.SwitchPlan) or not plan.is_condition:
+            raise NotNativeError(f"a loop or branch is in its body: {op.title}")
+        inputs = [port for port, _, _ in sources[1:]]
+        changes = [changing for _, _, changing in sources[1:]]
+        holds = TABLE["not_equal"](sources[0][0], 0.0)
+        no, yes = (list(map(self.as_float, self.copy_circuit(each, inputs, changes))) for each in plan.branches)
+        chosen = [TABLE["where"](holds, *pair) for pair in zip(yes, no, strict=True)]
+        if plan.layout.is_single:
+            return cast(Port, chosen[0])
+        return cast(Port, loop_ops.join_rows([FUNCTIONS["ravel"].run(port) for port in chosen]))
+
+    def as_float(self, port: Port) -> Port:
+        """Return a condition as 0.0 or 1.0; a float as it is."""
+        return self.builder.apply("where", port, 1.0, 0.0) if port.dtype == BOOL.dtype else port
+
+
+def write_float_body(circuit: CircuitGraph, carry: int) -> CircuitGraph:
+    """Return a body on float64 numbers alone, whose first inputs are carried from step to step."""
+    writer = FloatBodyWriter(carry)
+    inputs = writer.add_inputs(circuit)
+    outputs = writer.copy_circuit(circuit, inputs, [k < carry for k in range(len(inputs))])
+    labels = {f"y{k}": writer.as_float(port) for k, port in enumerate(outputs)}
+    return prune(writer.builder.build(name="body", labels=labels))

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit
-from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, format_pointer, loop_over, when_all
+from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, format_pointer, leave_if, loop_over, when_all
 
 ROW_MAJOR = 101
 NO_TRANSPOSE = 111
@@ -270,6 +270,69 @@ def _has_usual_layout(array: NDArray[Any]) -> bool:
     """Return whether the address of an array's data is where it is expected, without following a wrong one."""
     data = array.ctypes.data
     return bool(ctypes.c_int64.from_address(id(array) + ARRAY_DATA_OFFSET).value == data)
+
+
+LOOP_HEAD_WORDS = 10
+"""Words of a loop before those of its copies."""
+COPY_WORDS = 5
+"""Words of a copy: source and its stride, target and its stride, in bytes, and the number of bytes."""
+
+
+@cache
+def load_loop_function() -> Callable[[int], int]:
+    """Return `int64_t loop(const int64_t *words)`, which runs a stream step after step and returns how many it ran.
+
+    The words are the arguments of `run` (workspace, first, end), the number of the first step, the distance to the
+    next, how many steps to run, the address of a number that ends the loop when it is 0 after a step (or 0), whether
+    that number is a byte, how many copies are made before each step and how many after, and then the copies. A stride
+    is multiplied by the number of the step.
+    """
+    w = LlvmWriter(1)
+    _write_run(w)
+    w.begin_function("i64 @loop(ptr %words)")
+    words = w.name_value("%words", "ptr", 1)
+    head = [w.load("i64", w.point_to("i64", words, k), 1) for k in range(LOOP_HEAD_WORDS)]
+    *arguments, first, distance, steps, stop, is_byte, before, after = head
+    workspace, start, end = (_as_pointer(w, word) for word in arguments)
+    copies = w.point_to("i64", words, LOOP_HEAD_WORDS)
+    with loop_over(0, steps) as k:
+        number = first + distance * k
+        with loop_over(0, before) as row:
+            _write_copy(w, w.point_to("i64", copies, row * COPY_WORDS), number)
+        w.emit_line(f"call void @run({workspace.typed}, {start.typed}, {end.typed})")
+        with loop_over(before, before + after) as row:
+            _write_copy(w, w.point_to("i64", copies, row * COPY_WORDS), number)
+        with when_all(stop):
+            _write_stop(w, stop, is_byte, k + 1)
+    w.end_function(steps)
+    address = jit.compile_functions(w.format_module(), "loop", level=0)[0]
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
+
+
+def _as_pointer(w: LlvmWriter, word: LlvmValue) -> LlvmValue:
+    return w.emit_value("ptr", f"inttoptr {word.typed} to ptr", 1)
+
+
+def _write_copy(w: LlvmWriter, row: LlvmValue, number: LlvmValue) -> None:
+    """Write a copy of some bytes for the step with a number."""
+    words = [w.load("i64", w.point_to("i64", row, k), 1) for k in range(COPY_WORDS)]
+    source = _as_pointer(w, words[0] + words[1] * number)
+    target = _as_pointer(w, words[2] + words[3] * number)
+    size = words[4]
+    whole = size >> 3
+    with loop_over(0, whole) as k:
+        w.store(w.load("i64", w.point_to("i64", source, k), 1, ", align 1"), w.point_to("i64", target, k), ", align 1")
+    with loop_over(whole << 3, size) as k:
+        w.store(w.load("i8", w.point_to("i8", source, k), 1), w.point_to("i8", target, k))
+
+
+def _write_stop(w: LlvmWriter, stop: LlvmValue, is_byte: LlvmValue, count: LlvmValue) -> None:
+    """Write a return if the number at an address is 0."""
+    pointer = _as_pointer(w, stop)
+    with when_all(is_byte), leave_if(w.load("i8", pointer, 1).is_equal_to(0)):
+        w.emit_return(count)
+    with when_all(is_byte.is_equal_to(0)), leave_if(w.load("double", pointer, 1).is_equal_to(0)):
+        w.emit_return(count)
 
 
 @cache

@@ -23,6 +23,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, lru_cache, partial
 from importlib.machinery import ModuleSpec
 from types import CodeType, FunctionType, ModuleType
@@ -46,6 +47,7 @@ from wiregrad.frontends.recording.hints import (
     is_raised_over_value,
 )
 from wiregrad.frontends.recording.record import no_grad
+from wiregrad.frontends.recording.tape import STATE
 from wiregrad.frontends.recording.value import Value, as_numpy_number, is_constant
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, RegisteredFunction
 from wiregrad.ops.functions.elements import has_wire_elements, holds_filled
@@ -351,6 +353,18 @@ class NumpyOverlay:
                 NUMPY_NAMES.update(ORIGINALS)
                 VECTORIZE.__call__ = CALL_VECTORIZED
 
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Show NumPy's own functions to this thread while code of the library runs in a function that is recorded."""
+        if threading.get_ident() not in RECORDING_THREADS:
+            yield
+            return
+        self.leave()
+        try:
+            yield
+        finally:
+            self.enter(outermost=True)
+
     def call(self, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function with the stand-ins shown."""
         entered = self.enter()
@@ -368,6 +382,22 @@ class NumpyOverlay:
 
 NUMPY_NAMES = vars(np)
 OVERLAY = NumpyOverlay()
+
+
+@contextmanager
+def leave_transforms() -> Iterator[None]:
+    """Run a block on plain numbers as if no transform ran in this thread, so that compiled functions are replayed."""
+    before = STATE.running_state()
+    was_shown = threading.get_ident() in RECORDING_THREADS
+    if was_shown:
+        OVERLAY.leave()
+    STATE.innermost, STATE.around, STATE.block = None, [], None
+    try:
+        yield
+    finally:
+        STATE.innermost, STATE.around, STATE.block = before
+        if was_shown:
+            OVERLAY.enter(outermost=True)
 
 
 PLAIN_TYPES = frozenset(

@@ -423,10 +423,11 @@ def _make_unrecorded_python(op: Elementwise, operands: tuple[Any, ...], y: float
 
 def _apply_general(op: Elementwise, operands: tuple[Any, ...]) -> Any:
     """Apply an op if one operand is neither a scalar nor a Python number."""
-    for operand in operands:
-        if isinstance(operand, np.floating | np.integer):
-            # A NumPy number is converted to a Python float, since the result is float64 either way.
-            return op(*(float(x) if isinstance(x, np.floating | np.integer) else x for x in operands))
+    # A recorded whole number is an instance of np.integer too.
+    are_plain = [isinstance(x, np.floating | np.integer) and not isinstance(x, Value) for x in operands]
+    if any(are_plain):
+        # A NumPy number is converted to a Python float, since the result is float64 either way.
+        return op(*(float(x) if is_plain else x for x, is_plain in zip(operands, are_plain, strict=True)))
     return record_op(op, operands)
 
 

@@ -143,10 +143,12 @@ def run_traced(
     *,
     named: bool = False,
     replayed: bool = True,
+    discrete: bool = False,
     max_rows: int | None = None,
 ) -> TracedFunction:
     """Run a function on a new tape; every real or complex leaf of its arguments becomes an input.
 
+    With `discrete`, so does every whole number, condition and array of them.
     With `max_rows`, `LongTraceError` is raised after about that many rows, if the C recorder records them and they are
     not on small arrays: see `has_small_arrays`.
     """
@@ -156,6 +158,10 @@ def run_traced(
 
     def lift_leaf(leaf: object) -> Any:
         raw = leaf._data if isinstance(leaf, Value) else leaf
+        if discrete and isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in "bi":
+            whole = add_input(tape, copy_read_only(np.asarray(leaf))[()])
+            inputs.append(whole._index)
+            return whole
         if not isinstance(leaf, Value) and not is_input(raw):
             # The function may run again; what it writes to an array must not reach the caller twice.
             return copy_read_only(leaf) if type(leaf) is np.ndarray else leaf
@@ -416,6 +422,12 @@ def input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
         for path in _input_paths(name, arg)
     ]
     return names + [path for key in kwargs for path in _input_paths(key, kwargs[key])]
+
+
+def leaf_names(f: Callable[..., Any], args: Sequence[Any]) -> list[str]:
+    """Return a name for every leaf of positional arguments, whether it becomes an input or not."""
+    pairs = zip(_positional_names(f, len(args)), args, strict=True)
+    return [path for name, arg in pairs for path, _ in _leaf_paths(name, arg)]
 
 
 def _positional_names(f: Callable[..., Any], count: int) -> list[str]:

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import ConvergenceError, OperandError, short_repr
 from wiregrad.frontends.recording.session import data_of, function_name
-from wiregrad.frontends.transforms.derivatives import hessian, jacobian, value_and_grad
-from wiregrad.frontends.transforms.implicit import UnknownParts, require_function
+from wiregrad.frontends.transforms.derivatives import grad, hessian, jacobian, jvp, value_and_grad
+from wiregrad.frontends.transforms.implicit import UnknownParts, require_function, transform_alike
 from wiregrad.lazy import load_module_lazily
 
 sparse = load_module_lazily("wiregrad.frontends.transforms.sparse")
@@ -40,6 +40,33 @@ SUFFICIENT_DECREASE = 1e-4
 MAX_HALVINGS = 60
 KEPT_PAIRS = 10
 """Number of steps that limited-memory BFGS remembers."""
+
+
+STUCK_SQUARES = "no step lowers the sum of squares, though the gradient is not zero"
+STUCK = "no step along the direction lowers the function, though the gradient is not zero"
+NOT_FINITE = "the gradient is not finite"
+UNBOUNDED = "the function has no lower bound"
+KINK_ADVICE = (
+    "try: wg.check_grads at x, which finds a wrong derivative; a function with a kink or an edge there needs another "
+    "formula, such as a smooth one, or a start elsewhere"
+)
+ADVICE = {
+    STUCK_SQUARES: KINK_ADVICE,
+    STUCK: KINK_ADVICE,
+    NOT_FINITE: "try: wg.blame at x, which says where it comes from; or a start elsewhere",
+    UNBOUNDED: "try: the sign of the function, or a term that keeps x small",
+}
+"""What to try, by the reason why a search did not converge."""
+STEP_LIMIT_ADVICE = (
+    "try: a larger max_steps, a start from this x, or other units for x if its numbers differ by many powers of ten; "
+    "a function without a minimum goes on falling"
+)
+UNDETERMINED_ADVICE = (
+    "the Jacobian is singular at x, so other x are as good; try: fewer unknowns, or more residuals, such as a small "
+    "multiple of x"
+)
+MAX_COSINE = 1e-4
+"""Largest cosine between the residuals and a column of the Jacobian at which their sum of squares counts as least."""
 
 
 @dataclass
@@ -61,6 +88,8 @@ class FitReport:
     method: str
     history: list[float] = field(default_factory=list, repr=False)
     """The value after each step, the start first."""
+    advice: str = ""
+    """What to try if it did not converge, or if the answer is one of many; else empty."""
 
     def __str__(self) -> str:
         ended = "converged" if self.converged else "did not converge"
@@ -68,6 +97,7 @@ class FitReport:
             f"{self.method} {ended} after {count_with_noun(self.steps, 'step')}: {self.reason}\n"
             f"  value {self.value:.6g} (from {self.history[0]:.6g}), largest gradient {self.gradient_norm:.3g}, "
             f"{count_with_noun(self.evaluations, 'evaluation')}\n  x = {short_repr(self.x)}"
+            f"{f'{chr(10)}  {self.advice}' if self.advice else ''}"
         )
 
 
@@ -158,18 +188,19 @@ class _Problem:
     """A function of one vector of numbers, made of a user's function of any structure; counts and shows its calls."""
 
     def __init__(self, f: Callable[..., Any], x0: Any, args: tuple[Any, ...], progress: bool | None) -> None:
-        self.parts = UnknownParts(x0)
+        parts = self.parts = UnknownParts(x0)
         self.start: Vector = np.array(data_of(self.parts.pack(x0, "the start")), float)
         self.called = function_name(f)
         self.evaluations = 0
         self.history: list[float] = []
         self._is_shown = sys.stderr.isatty() if progress is None else progress
 
-        def flat(z: Any) -> Any:
-            return f(self.parts.unpack(z), *args)
+        # Compiled code is only valid while what it reads stays as it is: this object, with its counts, does not.
+        def take_vector(plain: Callable[..., Any]) -> Callable[[Any], Any]:
+            return lambda z: plain(parts.unpack(z), *args)
 
-        self.flat = flat
-        self._value_and_slope = value_and_grad(flat)
+        self.flat = transform_alike(f, take_vector)
+        self._value_and_slope = transform_alike(self.flat, value_and_grad)
 
     def value_and_slope(self, z: Vector) -> tuple[float, Vector]:
         """Return the function and its gradient at a point."""
@@ -192,14 +223,17 @@ class _Problem:
             sys.stderr.write(f"\rstep {len(self.history) - 1}: {value:.6g}   ")
             sys.stderr.flush()
 
-    def report(self, z: Vector, value: float, slope: Vector, *, reason: str, converged: bool, method: str) -> FitReport:
+    def report(
+        self, z: Vector, value: float, slope: Vector, *, reason: str, converged: bool, method: str, advice: str = ""
+    ) -> FitReport:
         """Return the report, in the structure of the start."""
         if self._is_shown:
             sys.stderr.write("\n")
         size = float(np.abs(slope).max(initial=0.0))
         x = self.parts.unpack(z)
         steps = len(self.history) - 1
-        return FitReport(x, value, size, converged, reason, steps, self.evaluations, method, self.history)
+        advice = advice if converged else ADVICE.get(reason, STEP_LIMIT_ADVICE)
+        return FitReport(x, value, size, converged, reason, steps, self.evaluations, method, self.history, advice)
 
     def require_finite(self, value: float, slope: Vector) -> None:
         """Raise unless an optimiser can begin here."""
@@ -232,8 +266,16 @@ class _MatrixFinder:
             if self._use_sparse or pattern.nnz <= MAX_SPARSE_SHARE * np.prod(pattern.shape):
                 found: Callable[[Vector], Any] = find
                 return found
+        if hasattr(self._f, "compile_transform"):
+            return self._make_dense_by_products()
         dense = (hessian if self._is_hessian else jacobian)(self._f)
         return lambda point: np.asarray(dense(point), float)
+
+    def _make_dense_by_products(self) -> Callable[[Vector], Any]:
+        """Return the function that computes a matrix column by column, each by one call of compiled code."""
+        result = transform_alike(self._f, grad) if self._is_hessian else self._f
+        push = transform_alike(result, lambda f: lambda z, tangent: jvp(f, (z,), (tangent,))[1])
+        return lambda point: np.stack([push(point, unit) for unit in np.eye(len(point))], axis=-1)
 
 
 class _LeastSquares:
@@ -244,11 +286,8 @@ class _LeastSquares:
         self.method = method
         self.tolerance = tolerance
 
-        def residuals(z: Any) -> Any:
-            return UnknownParts.join(problem.flat(z))
-
-        self._residuals = residuals
-        self._jacobian = _MatrixFinder(residuals, use_sparse, is_hessian=False)
+        self._residuals = transform_alike(problem.flat, lambda flat: lambda z: UnknownParts.join(flat(z)))
+        self._jacobian = _MatrixFinder(self._residuals, use_sparse, is_hessian=False)
 
     def run(self, max_steps: int) -> FitReport:
         """Search from the start."""
@@ -278,17 +317,29 @@ class _LeastSquares:
                 self.problem.note_step(cost)
                 damping = damping * 0.2 if damping > 1e-14 else 0.0
                 if is_small or is_flat:
-                    reason, converged = "steps no longer lower the sum of squares", True
+                    converged = self._is_least(matrix, left)
+                    reason = "steps no longer lower the sum of squares" if converged else STUCK_SQUARES
                     break
             elif np.linalg.norm(step) <= self.tolerance * (1.0 + np.linalg.norm(z)):
-                reason, converged = "no shorter step lowers the sum of squares", True
+                converged = self._is_least(matrix, left)
+                reason = "no shorter step lowers the sum of squares" if converged else STUCK_SQUARES
                 break
             elif damping >= MAX_DAMPING:
-                reason = "no step lowers the sum of squares, though the gradient is not zero"
+                reason = STUCK_SQUARES
                 break
             else:
                 damping = max(10.0 * damping, FIRST_DAMPING)
-        return self.problem.report(z, cost, slope, reason=reason, converged=converged, method=self.method)
+        advice = UNDETERMINED_ADVICE if converged and _is_singular(matrix) else ""
+        method = self.method
+        return self.problem.report(z, cost, slope, reason=reason, converged=converged, method=method, advice=advice)
+
+    def _is_least(self, matrix: Any, left: Vector) -> bool:
+        """Return whether the residuals are at right angles to what the unknowns can change, or as good as zero."""
+        if left @ left <= 1e-20 * 2.0 * self.problem.history[0]:
+            return True
+        sizes = np.sqrt(np.ravel((matrix * matrix).sum(axis=0))) * np.linalg.norm(left)
+        cosines = np.abs(matrix.T @ left) / np.maximum(sizes, 1e-300)
+        return bool(cosines.max(initial=0.0) <= MAX_COSINE)
 
     def _evaluate(self, z: Vector) -> Vector:
         self.problem.evaluations += 1
@@ -309,6 +360,16 @@ def _solve_damped(matrix: Any, left: Vector, damping: float) -> Vector:
     diagonal = np.maximum(normal.diagonal(), 1e-300)
     sparse_step: Vector = sparse.solve_sparse(normal, (damping + 1e-14) * diagonal, matrix.T @ left)
     return sparse_step
+
+
+def _is_singular(matrix: Any) -> bool:
+    """Return whether some change of the unknowns changes no residual, whatever their units are."""
+    if not isinstance(matrix, np.ndarray):
+        singular: bool = sparse.is_singular(matrix.T @ matrix)
+        return singular
+    sizes = np.linalg.norm(matrix, axis=0)
+    scaled = matrix / np.maximum(sizes, 1e-300)
+    return bool(np.linalg.matrix_rank(scaled, tol=1e-10) < len(sizes))
 
 
 def _solve_shifted(matrix: Any, slope: Vector) -> Vector:
@@ -354,6 +415,8 @@ def _apply_inverse(pairs: deque[tuple[Vector, Vector]], slope: Vector) -> Vector
     return step
 
 
+# What overflows on the way is seen in the values, and said in the report.
+@np.errstate(all="ignore")
 def _descend(
     problem: _Problem, choose_step: Callable[[Vector, Vector], Vector], method: str, tolerance: float, max_steps: int
 ) -> FitReport:
@@ -372,16 +435,16 @@ def _descend(
             break
         found = _search_line(problem, z, value, slope, choose_step(z, slope))
         if found is None:
-            reason = "no step along the direction lowers the function, though the gradient is not zero"
+            reason = STUCK
             break
         z = found
         value, slope = problem.value_and_slope(z)
         problem.note_step(value)
         if not np.isfinite(slope).all():
-            reason = "the gradient is not finite; wg.blame says where it comes from"
+            reason = NOT_FINITE
             break
         if value < -1e300:
-            reason = "the function has no lower bound"
+            reason = UNBOUNDED
             break
     return problem.report(z, value, slope, reason=reason, converged=converged, method=method)
 

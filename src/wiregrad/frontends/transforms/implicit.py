@@ -50,6 +50,7 @@ LinearSolver = Callable[[PlainFunction, Vector], Vector]
 """What solves A x = b: called with the function x -> A x, on plain numbers, and b."""
 
 DEFAULT_TOLERANCE = 1e-10
+SINGULAR_ADVICE = ", and the Jacobian is singular there: equations or constraints may repeat or contradict each other"
 MAX_NEWTON_STEPS = 100
 MAX_FIXED_STEPS = 2_000
 MAX_HALVINGS = 40
@@ -151,7 +152,7 @@ def linear_solve(a: Any, b: Any, *, solver: LinearSolver | None = None, toleranc
     array([1., 1.])
     """
     if not callable(a):
-        return FUNCTIONS["solve"].run(a, b)
+        return _solve_by_matrix(a, b)
 
     def leave_over(x: Any, right_side: Any) -> Any:
         return _subtract(a(x), right_side)
@@ -160,6 +161,16 @@ def linear_solve(a: Any, b: Any, *, solver: LinearSolver | None = None, toleranc
     equation = Equation(leave_over, _zeros_like(b), (b,), "linear_solve", called=a)
     default = functools.partial(_solve_linear_equation, equation, used)
     return solve_equation(equation, None, used, sqrt(tolerance), default=default)
+
+
+def _solve_by_matrix(a: Any, b: Any) -> Any:
+    try:
+        return FUNCTIONS["solve"].run(a, b)
+    except np.linalg.LinAlgError as error:
+        raise SingularError(
+            f"linear_solve: {error}; the matrix is singular, so there is no solution or more than one: check its rows, "
+            f"or use np.linalg.lstsq, which returns the x that comes nearest{format_user_line()}"
+        ) from error
 
 
 def implicit(solver: EquationSolver) -> Callable[..., Any]:
@@ -190,6 +201,16 @@ def require_function(f: object, what: str) -> None:
     """Raise unless an argument is a function."""
     if not callable(f):
         raise OperandError(f"{what} must be a function; got {short_repr(f)}{format_user_line()}")
+
+
+def transform_alike(f: Callable[..., Any], transform: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
+    """Return transform(f); it is compiled if f is a compiled function.
+
+    >>> transform_alike(lambda x: x * x, grad)(3.0)
+    6.0
+    """
+    compile_transform = getattr(f, "compile_transform", None)
+    return transform(f) if compile_transform is None else compile_transform(transform)
 
 
 class UnknownParts:
@@ -440,7 +461,8 @@ def _call_solver(
 
 
 def _norm(vector: NDArray[np.float64]) -> float:
-    return float(np.linalg.norm(vector))
+    with np.errstate(over="ignore"):
+        return float(np.linalg.norm(vector))
 
 
 def _newton_step(matrix: NDArray[np.float64], residual: Vector) -> tuple[Vector, bool]:
@@ -459,6 +481,7 @@ def _run_newton(equation: Equation, guess: Vector, xs: Sequence[Any], *, toleran
     """Find a zero by Newton's method; a step that does not come nearer to zero is halved."""
     z = guess
     residual = equation.evaluate(z, xs)
+    is_exact = True
     for _ in range(MAX_NEWTON_STEPS):
         if not residual.any():
             return z
@@ -469,9 +492,12 @@ def _run_newton(equation: Equation, guess: Vector, xs: Sequence[Any], *, toleran
                 return z
             break
         z, residual = nearer
+    is_singular = not is_exact and bool(np.isfinite(residual).all())
+    why = SINGULAR_ADVICE if is_singular else ""
     raise ConvergenceError(
         f"{equation.called}: Newton's method found no zero from this first guess: the residual is still "
-        f"{_norm(residual):.3g} at {short_repr(equation.parts.unpack(z))}; start nearer to a solution, or pass solver="
+        f"{_norm(residual):.3g} at {short_repr(equation.parts.unpack(z))}{why}; start nearer to a solution, or pass "
+        "solver="
     )
 
 
@@ -558,11 +584,13 @@ def _descend_equation(
             return float(data_of(f(equation.parts.unpack(z), *args)))
 
     z = guess
+    steepest = 0.0
     for _ in range(MAX_NEWTON_STEPS):
         slope = equation.evaluate(z, xs)
         matrix = equation.evaluate_jacobian(z, xs)
         if not (np.isfinite(slope).all() and np.isfinite(matrix).all()):
             break
+        steepest = max(steepest, _norm(slope))
         step = _downhill_step(matrix, slope)
         is_near = _norm(step) <= tolerance * (1.0 + _norm(z))
         lower = _search_lower(height, z, step)
@@ -570,6 +598,7 @@ def _descend_equation(
             if not is_near:
                 break
             _check_minimum(matrix, equation.called)
+            _check_flat_directions(matrix, slope, steepest, equation.called)
             return z
         z = lower
     raise ConvergenceError(
@@ -596,6 +625,18 @@ def _downhill_step(matrix: NDArray[np.float64], slope: Vector) -> Vector:
     sizes = np.maximum(np.abs(values), floor)
     step: Vector = vectors @ ((vectors.T @ slope) / sizes)
     return step
+
+
+def _check_flat_directions(matrix: NDArray[np.float64], slope: Vector, steepest: float, called: str) -> None:
+    """Raise if the function still falls along a direction in which it is not curved: this is no minimum."""
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    is_flat = np.abs(values) <= 1e-14 * np.abs(values).max(initial=0.0)
+    falling = np.abs(vectors[:, is_flat].T @ slope)
+    if falling.max(initial=0.0) > 1e-6 * steepest:
+        raise ConvergenceError(
+            f"{called}: the function falls without end along a direction in which it is not curved (slope "
+            f"{falling.max():.3g}); add a term that keeps x small, such as 1e-3 * np.sum(x**2), or hold it by equality="
+        )
 
 
 def _check_minimum(matrix: NDArray[np.float64], called: str) -> None:

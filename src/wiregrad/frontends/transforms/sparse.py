@@ -26,16 +26,17 @@ from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import GradientError, OperandError, WiregradError, require_package, short_repr
 from wiregrad.frontends.recording.session import check_callable, data_of, function_name
 from wiregrad.frontends.recording.trace import trace
-from wiregrad.frontends.transforms.derivatives import grad, linearize, vjp
+from wiregrad.frontends.transforms.derivatives import grad, jvp, linearize, vjp
+from wiregrad.frontends.transforms.implicit import transform_alike
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op, Pattern, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import LinearOp, Reduction
+from wiregrad.ops.array_ops import ArrayOp, LinearOp, Reduction
 from wiregrad.passes.rewriting import expand_node
 
 with require_package("scipy", "a sparse derivative"):
     from scipy import sparse
     from scipy.sparse import csr_array
-    from scipy.sparse.linalg import factorized
+    from scipy.sparse.linalg import factorized, splu
 
 MAX_ELEMENTS = 50_000
 """Above this many elements of its inputs and output, an op on arrays counts as mixing all of them."""
@@ -56,8 +57,11 @@ class SparseDerivative:
     def __init__(self, f: Callable[..., Any], *, is_hessian: bool) -> None:
         self._f = f
         self._is_hessian = is_hessian
-        self._result: Callable[..., Any] = grad(f) if is_hessian else f
+        self._result: Callable[..., Any] = transform_alike(f, grad) if is_hessian else f
         """What is differentiated: the function, or its gradient."""
+        self._is_compiled = hasattr(f, "compile_transform")
+        self._push = transform_alike(self._result, push_tangent)
+        self._pull = transform_alike(self._result, pull_cotangent)
         self._plan: CompressionPlan | None = None
 
     def __call__(self, x: Any, *args: Any) -> csr_array:
@@ -106,8 +110,20 @@ class SparseDerivative:
         """
         return explain_entry(self._known_plan().trail, row, column)
 
+    def seeds(self) -> Iterator[NDArray[np.float64]]:
+        """Iterate over the directions of the products, one for each colour: columns forward, rows in reverse.
+
+        >>> import numpy as np
+        >>> jacobian = sparse_jacobian(lambda x: x[1:] * x[:-1])
+        >>> jacobian(np.ones(3)).nnz
+        4
+        >>> [seed.tolist() for seed in jacobian.seeds()]
+        [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+        """
+        return self._known_plan().seeds()
+
     def spy(self) -> str:
-        """Return a picture of the pattern as SVG; the title of an entry gives its reason."""
+        """Return a picture of the pattern as SVG; a click on an entry, or pointing at it, shows its reason."""
         plan = self._known_plan()
         return draw_pattern(plan.pattern, plan.trail)
 
@@ -131,8 +147,8 @@ class SparseDerivative:
 
     def _compute(self, plan: CompressionPlan, x: NDArray[Any], args: tuple[Any, ...]) -> csr_array | None:
         """Return the matrix, or None if a product along random numbers shows that entries are missing."""
-        multiply, result = self._make_product(plan.mode, x, args)
-        if np.size(result) != plan.pattern.shape[0]:
+        multiply, size = self._make_product(plan.mode, x, args)
+        if size != plan.pattern.shape[0]:
             return None
         compressed = np.array([multiply(seed) for seed in plan.seeds()])
         matrix = plan.decompress(compressed.reshape(plan.color_count, -1))
@@ -145,20 +161,52 @@ class SparseDerivative:
 
     def _make_product(
         self, mode: str, x: NDArray[Any], args: tuple[Any, ...]
-    ) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], Any]:
-        """Return the function that multiplies by the matrix, or by its transpose, and the result of the function."""
+    ) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], int]:
+        """Return the function that multiplies by the matrix, or by its transpose, and the size of the result."""
+        if self._is_compiled:
+            return self._make_compiled_product(mode, x, args)
 
         def call_with_first(first: Any) -> Any:
             return self._result(first, *args)
 
         if mode == "forward":
             result, push = linearize(call_with_first, x)
-            return (lambda seed: np.ravel(data_of(push(seed.reshape(x.shape))))), data_of(result)
+            return (lambda seed: np.ravel(data_of(push(seed.reshape(x.shape))))), np.size(data_of(result))
         result, pull = vjp(call_with_first, x)
         shape = np.shape(data_of(result))
-        return (lambda seed: np.ravel(data_of(pull(seed.reshape(shape) if shape else float(seed[0]))[0]))), data_of(
-            result
-        )
+        return (lambda seed: np.ravel(data_of(pull(shape_seed(seed, shape))[0]))), np.size(data_of(result))
+
+    def _make_compiled_product(
+        self, mode: str, x: NDArray[Any], args: tuple[Any, ...]
+    ) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], int]:
+        """Return the same where the function is compiled: each product computes the function too, in one call."""
+        shape = np.shape(data_of(self._result(x, *args)))
+        if mode == "forward":
+            return (lambda seed: np.ravel(self._push(x, seed.reshape(x.shape), *args))), int(np.prod(shape))
+        return (lambda seed: np.ravel(self._pull(x, shape_seed(seed, shape), *args))), int(np.prod(shape))
+
+
+def push_tangent(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of x and a tangent that multiplies the Jacobian of f by the tangent.
+
+    >>> push_tangent(np.sin)(np.zeros(2), np.ones(2))
+    array([1., 1.])
+    """
+    return lambda x, tangent, *args: jvp(lambda first: f(first, *args), (x,), (tangent,))[1]
+
+
+def pull_cotangent(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of x and a cotangent that multiplies the transposed Jacobian of f by the cotangent.
+
+    >>> pull_cotangent(np.sum)(np.zeros(2), 3.0)
+    array([3., 3.])
+    """
+    return lambda x, cotangent, *args: vjp(lambda first: f(first, *args), x)[1](cotangent)[0]
+
+
+def shape_seed(seed: NDArray[Any], shape: tuple[int, ...]) -> Any:
+    """Return a vector in the shape of a result; a number if the result is one."""
+    return seed.reshape(shape) if shape else float(seed[0])
 
 
 def sparse_jacobian(f: Callable[..., Any]) -> SparseDerivative:
@@ -199,6 +247,23 @@ def solve_sparse(matrix: csr_array, shifts: NDArray[np.float64], b: NDArray[np.f
         return np.asarray(solve(b), float)
     except RuntimeError as error:
         raise np.linalg.LinAlgError(str(error)) from None
+
+
+def is_singular(matrix: csr_array) -> bool:
+    """Return whether a symmetric matrix is singular, whatever the units of its unknowns are.
+
+    >>> is_singular(csr_array(np.ones((2, 2)))), is_singular(csr_array(np.diag([1e-12, 1.0])))
+    (True, False)
+    """
+    diagonal = matrix.diagonal()
+    if not diagonal.all():
+        return True
+    scale = sparse.diags_array(1.0 / np.sqrt(np.abs(diagonal)))
+    try:
+        pivots = splu((scale @ matrix @ scale).tocsc()).U.diagonal()
+    except RuntimeError:
+        return True
+    return bool(np.abs(pivots).min(initial=1.0) < 1e-12)
 
 
 class PatternTrail:
@@ -321,7 +386,22 @@ def _mix_elements(op: Op, types: Sequence[WireType], kind: WireType) -> csr_arra
             "all elements as mixed would give too many entries; use wg.jacobian"
         )
     read = [_group_elements(each, kept_axes, groups) for each in types]
-    return csr_array(_group_elements(kind, kept_axes, groups) @ sparse.vstack(read, format="csr").T)
+    mixed = csr_array(_group_elements(kind, kept_axes, groups) @ sparse.vstack(read, format="csr").T)
+    runs_along = isinstance(op, ArrayOp) and op.step is not None and "reverse" in op.options
+    return _drop_later_elements(mixed, op, types, kind) if runs_along else mixed
+
+
+def _drop_later_elements(mixed: csr_array, op: Op, types: Sequence[WireType], kind: WireType) -> csr_array:
+    """Return what the elements of a running product or recurrence read: those up to their own place along the axis."""
+    rows, columns = _entries(mixed)
+    places = _places_along(kind, op.options["axis"])[rows]
+    read = np.concatenate([_places_along(each, op.options["axis"]) for each in types])[columns]
+    kept = read >= places if op.options["reverse"] else read <= places
+    return _from_entries(rows[kept], columns[kept], *mixed.shape)
+
+
+def _places_along(each: WireType, axis: int) -> NDArray[np.int64]:
+    return np.ravel(np.indices(each.shape)[axis])
 
 
 def _find_kept_axes(op: Op, types: Sequence[WireType], kind: WireType) -> list[int]:
@@ -431,14 +511,19 @@ def _read_elements(rows: Sequence[Any], results: Iterable[int], constants: int) 
 
 
 def explain_entry(trail: PatternTrail, row: int, column: int) -> list[str]:
-    """Return the nodes of one path from an input number to an output number, output first; empty if there is none."""
+    """Return one path from an input number to an output number in words, output first; empty if there is none."""
+    return [_describe_element(trail.circuit, node, element) for node, element in find_entry_path(trail, row, column)]
+
+
+def find_entry_path(trail: PatternTrail, row: int, column: int) -> list[tuple[int, int]]:
+    """Return one path from an input number to an output number, output first: nodes, and elements of them."""
     node, element = trail.output, row
-    path: list[str] = []
+    path: list[tuple[int, int]] = []
     while True:
         reach = trail.reach[node]
         if reach is None or not reach[[element], [column]].any():
             return []
-        path.append(_describe_element(trail.circuit, node, element))
+        path.append((node, element))
         sources = trail.circuit.sources_of(node)
         if not sources:
             return path
@@ -448,16 +533,16 @@ def explain_entry(trail: PatternTrail, row: int, column: int) -> list[str]:
 def _find_source(trail: PatternTrail, node: int, element: int, column: int) -> tuple[int, int]:
     """Return an input of a node, and an element of it, that the element reads and that depends on the input number."""
     local = trail.local[node]
-    start = 0
-    for source in trail.circuit.sources_of(node):
-        size = _size_of(trail.circuit.type_of(source))
-        reach = trail.reach[source]
+    sources = trail.circuit.sources_of(node)
+    starts = np.cumsum([0, *(_size_of(trail.circuit.type_of(source)) for source in sources)]).tolist()
+    # The last operand first: rules guard against special cases by `where(is_special, special, usual)`.
+    for slot in reversed(range(len(sources))):
+        reach = trail.reach[sources[slot]]
         if reach is not None:
-            read = [element] if local is None else _entries_between(local, element, start, start + size)
+            read = [element] if local is None else _entries_between(local, element, starts[slot], starts[slot + 1])
             for k in read:
                 if reach[[k], [column]].any():
-                    return source, k
-        start += size
+                    return sources[slot], k
     raise AssertionError("an element that depends on an input number reads one that does")
 
 
@@ -648,32 +733,52 @@ def _colors_two_steps_away(
             yield colors[far]
 
 
-MAX_TITLED_ENTRIES = 400
-"""Up to this many entries, each is drawn with its reason as a title."""
-PICTURE_SIZE = 480
+MAX_EXPLAINED_ENTRIES = 400
+"""Up to this many entries, a picture has the reason of each of them."""
+PICTURE_SIZE = 480.0
 """Length of the longer side of a picture of a pattern, in pixels."""
+LINE_HEIGHT = 16
+PICTURE_STYLE = (
+    "rect.paper{fill:#f6f8fa}.entry{fill:#0969da;outline:none;cursor:pointer}text{font:12px monospace;fill:#1f2328}"
+    ".entry text{display:none}.entry:focus text{display:block}.entry:focus rect{fill:#cf222e}"
+)
+"""A click on an entry, or the tab key, gives it the focus, and its reason is shown; no script is needed."""
 
 
 def draw_pattern(pattern: csr_array, trail: PatternTrail) -> str:
-    """Return a picture of a pattern as SVG: a square for each entry."""
+    """Return a picture of a pattern as SVG: a square for each entry, and its reason where it is clicked."""
     height, width = pattern.shape
     rows, columns = _entries(pattern)
     entries = list(zip(rows.tolist(), columns.tolist(), strict=True))
-    if len(entries) <= MAX_TITLED_ENTRIES:
-        squares = "\n".join(
-            f'<rect x="{j}" y="{i}" width="1" height="1"><title>{_escape_reason(trail, i, j)}</title></rect>'
-            for i, j in entries
-        )
-    else:
-        squares = f'<path d="{"".join([f"M{j} {i}h1v1h-1z" for i, j in entries])}"/>'
     scale = PICTURE_SIZE / max(height, width, 1)
+    top = height * scale + LINE_HEIGHT
+    if len(entries) <= MAX_EXPLAINED_ENTRIES:
+        reasons = [explain_entry(trail, i, j) for i, j in entries]
+        squares = "\n".join(
+            _draw_entry(i, j, reason, scale, top) for (i, j), reason in zip(entries, reasons, strict=True)
+        )
+        lines = 1 + max(map(len, reasons), default=0)
+        hint = "Click an entry to see why it is there."
+    else:
+        path = "".join([f"M{j} {i}h1v1h-1z" for i, j in entries])
+        squares = f'<path class="entry" transform="scale({scale:g})" d="{path}"/>'
+        lines = 1
+        hint = f"{len(entries):,} entries; reason(row, column) says why one of them is there."
+    size = f'width="{PICTURE_SIZE:g}" height="{top + LINE_HEIGHT * (lines + 1):g}"'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width * scale:g}" '
-        f'height="{height * scale:g}" role="img" aria-label="pattern with {len(entries)} entries">\n'
-        f'<rect width="{width}" height="{height}" fill="#f6f8fa"/>\n<g fill="#0969da">\n{squares}\n</g>\n</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="pattern with {len(entries)} entries">\n'
+        f"<style>{PICTURE_STYLE}</style>\n"
+        f'<rect class="paper" width="{width * scale:g}" height="{height * scale:g}"/>\n{squares}\n'
+        f'<text y="{top + LINE_HEIGHT * lines:g}">{hint}</text>\n</svg>\n'
     )
 
 
-def _escape_reason(trail: PatternTrail, row: int, column: int) -> str:
-    path = " ← ".join(explain_entry(trail, row, column))
-    return escape(f"row {row}, column {column}: {path}")
+def _draw_entry(row: int, column: int, reason: Sequence[str], scale: float, top: float) -> str:
+    """Return a square that shows its reason below the picture while it has the focus."""
+    lines = [f"row {row}, column {column}", *(f"← {step}" for step in reason)]
+    title = escape("\n".join(lines))
+    spans = "".join(
+        f'<tspan x="0" y="{top + LINE_HEIGHT * k:g}">{escape(line)}</tspan>' for k, line in enumerate(lines)
+    )
+    square = f'<rect x="{column * scale:g}" y="{row * scale:g}" width="{scale:g}" height="{scale:g}"/>'
+    return f'<g class="entry" tabindex="0"><title>{title}</title>{square}<text>{spans}</text></g>'

@@ -61,6 +61,7 @@ from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, General
 from wiregrad.ops.functions import FUNCTIONS
+from wiregrad.ops.functions.shape import pick_elements
 from wiregrad.ops.gradient_flow import shape_of
 
 if TYPE_CHECKING:
@@ -201,7 +202,10 @@ def apply_batched(op: Op, operands: Sequence[tuple[Any, bool]], size: int) -> tu
         return op(*_align_ranks(operands)), True
     if isinstance(op, ArrayOp) and op.batches:
         return op(*(x if flag else _repeat_example(x, size) for x, flag in operands)), True
-    rows = [op(*(x[k] if flag else x for x, flag in operands)) for k in range(size)]
+    apply_to_rows = getattr(op, "apply_to_rows", None)
+    if apply_to_rows is not None:
+        return apply_to_rows(operands, size), True
+    rows = [op(*(pick_elements(x, k) if flag else x for x, flag in operands)) for k in range(size)]
     return FUNCTIONS["stack"].run(rows), True
 
 

@@ -824,7 +824,7 @@ class OdeProblem:
         return wanted, solve_implicit(self.fun, ends, self.y, wanted)
 
 
-@register_function(scipy=("scipy.integrate.odeint",), calls_back=True)
+@register_function(scipy=("scipy.integrate.odeint",), calls_back=True, name="integrate.odeint")
 def odeint(
     func: Callable[..., Any],
     y0: Any,

@@ -1,0 +1,1270 @@
+"""Loops and branches as ops: each node holds the circuit of its body, and its rules are loops again.
+
+Read `ScanPlan` first. A plan says what one node does: which circuit is its body, how many of the body's inputs are
+carried from step to step, and how often it runs. The derivative rules write the body's derivative as another circuit
+and apply a loop op with that body, so they work on numbers, on recorded values and on ports of a builder alike, and
+derivatives of every order and both modes follow. `wiregrad.frontends.transforms.loops` has the functions for users.
+
+Kept true: a gradient that is absent in a loop written out in Python is absent here. What flows from step to step is a
+wire if it is always present, a wire and a mask if it is present in some steps, and nothing if it is never present.
+
+All results of a node travel on its one wire, end to end (`PackedWires`). Whole numbers travel there as float64, which
+is exact up to 2**53; larger ones raise.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from math import prod
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.dtypes import BOOL, WireType
+from wiregrad.errors import ConvergenceError, DomainError, IndexingError, NoRuleError
+from wiregrad.frontends.recording.library_hooks import OVERLAY
+from wiregrad.frontends.recording.record import convention, is_tracing
+from wiregrad.frontends.transforms.vmap_and_checkpoint import apply_batched
+from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port
+from wiregrad.ir.columns import decode_mode
+from wiregrad.ops.array_ops import ArrayOp
+from wiregrad.ops.functions import FUNCTIONS
+from wiregrad.ops.functions.shape import pick_elements, reshape_to
+from wiregrad.ops.gradient_flow import (
+    MaskedFlow,
+    add_flows,
+    fill_absent,
+    is_wire,
+    match_dtype,
+    match_shape,
+    only,
+    shape_of,
+)
+from wiregrad.passes import SilentWatcher, prune, sweep_backward, sweep_forward
+
+NATIVE_LOOPS: list[Callable[[Any], Callable[..., Any]]] = []
+"""What returns native code for a loop op, once a backend has added it."""
+
+
+class RunningReplays(threading.local):
+    """Whether a replay of a traced function is running in this thread."""
+
+    are_running = False
+
+
+REPLAYS = RunningReplays()
+
+
+@contextmanager
+def run_as_replay() -> Iterator[None]:
+    """Run long loops by the code that traces use, so that they return the same bits."""
+    before = REPLAYS.are_running
+    REPLAYS.are_running = True
+    try:
+        yield
+    finally:
+        REPLAYS.are_running = before
+
+
+MIN_LONG_LOOP = 20_000
+"""A loop is long if its body has so many nodes in all steps together."""
+COUNT_TYPE = WireType(np.dtype(np.int64))
+MAX_EXACT_WHOLE = 1 << 53
+"""Whole numbers up to this size are exact in float64."""
+
+
+class Presence(Enum):
+    """Whether a flow that crosses the border of a body is there: in no step, in some, or in all."""
+
+    ABSENT = 0
+    MASKED = 1
+    PRESENT = 2
+
+
+def presence_of(flow: object) -> Presence:
+    """Return whether a flow is absent, masked, or present."""
+    if flow is None:
+        return Presence.ABSENT
+    return Presence.MASKED if type(flow) is MaskedFlow else Presence.PRESENT
+
+
+def join_presences(one: Presence, two: Presence) -> Presence:
+    """Return the presence of a flow that is like one in some steps and like the other in others."""
+    return one if one is two else Presence.MASKED
+
+
+class PackedWires:
+    """Several wires that travel end to end as one array; a single array travels as it is."""
+
+    def __init__(self, types: Sequence[WireType]) -> None:
+        self.types = tuple(types)
+        self.sizes = [prod(kind.shape) for kind in self.types]
+        self.is_single = len(self.types) == 1 and self.types[0].shape != ()
+
+    @cached_property
+    def kind(self) -> WireType:
+        """The type of the joined wire."""
+        if self.is_single:
+            return self.types[0]
+        moving = [kind.dtype if kind.differentiable else np.dtype(float) for kind in self.types]
+        return WireType(np.result_type(*moving) if moving else np.dtype(float), (sum(self.sizes),))
+
+    def pack(self, parts: Sequence[Any]) -> Any:
+        """Join plain numbers and arrays to one array."""
+        if self.is_single:
+            return np.asarray(parts[0], self.types[0].dtype)
+        packed = np.empty(self.kind.shape, self.kind.dtype)
+        start = 0
+        for part, kind, size in zip(parts, self.types, self.sizes, strict=True):
+            if kind.dtype.kind == "i":
+                _check_exact(part)
+            packed[start : start + size] = np.ravel(part)
+            start += size
+        return packed
+
+    def view_parts(self, packed: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return the parts of a joined array as views of it, in its dtype."""
+        if self.is_single:
+            return [packed]
+        ends = np.cumsum(self.sizes).tolist()
+        triples = zip(self.types, self.sizes, ends, strict=True)
+        return [packed[end - size : end].reshape(kind.shape) for kind, size, end in triples]
+
+    def unpack(self, packed: Any) -> list[Any]:
+        """Return the parts of a joined wire: a number, an array, a value or a port."""
+        return [_as_dtype(part, kind.dtype) for part, kind in zip(self._cut(packed), self.types, strict=True)]
+
+    def unpack_flow(self, flow: Any) -> list[Any]:
+        """Return the flow of each part, given that of the joined wire; whole numbers and conditions have none."""
+        if type(flow) is MaskedFlow:
+            flows = list(map(mask_flow, self._cut(flow.mask), self._cut(flow.value)))
+        else:
+            flows = self._cut(flow)
+        return [
+            match_dtype(part, hollow_wire(kind)) if kind.differentiable else None
+            for part, kind in zip(flows, self.types, strict=True)
+        ]
+
+    def join_flows(self, flows: Sequence[Any]) -> Any:
+        """Return the flow of the joined wire, given that of each part."""
+        if all(flow is None for flow in flows):
+            return None
+        masked = any(presence_of(flow) is not Presence.PRESENT for flow in flows)
+        values = [fill_part(flow, kind) for flow, kind in zip(flows, self.types, strict=True)]
+        if self.is_single:
+            return flows[0]
+        value = join_rows([FUNCTIONS["ravel"].run(part) for part in values])
+        if not masked:
+            return value
+        masks = [mask_part(flow, kind) for flow, kind in zip(flows, self.types, strict=True)]
+        return mask_flow(join_rows([FUNCTIONS["ravel"].run(part) for part in masks]), value)
+
+    def _cut(self, packed: Any) -> list[Any]:
+        if self.is_single:
+            return [packed]
+        parts = []
+        start = 0
+        for kind, size in zip(self.types, self.sizes, strict=True):
+            row = pick_elements(packed, slice(start, start + size))
+            part = reshape_to(row, kind.shape)
+            parts.append(part if is_wire(part) or kind.shape else part[()])
+            start += size
+        return parts
+
+
+def _check_exact(part: Any) -> None:
+    if np.size(part) and np.max(np.abs(np.asarray(part))) > MAX_EXACT_WHOLE:
+        raise DomainError(
+            f"a loop carries the whole number {np.max(np.abs(part))}; beyond 2**53 whole numbers are not exact there: "
+            "carry it as a float"
+        )
+
+
+def _as_dtype(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Convert a number, array, value or port to a dtype."""
+    if x.dtype == dtype:
+        return x
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        return _as_dtype(TABLE["real"](x), dtype)
+    return TABLE["cast"](x, dtype=dtype.name)
+
+
+def join_rows(rows: Sequence[Any]) -> Any:
+    """Join rows of numbers, arrays, values or ports end to end."""
+    return rows[0] if len(rows) == 1 else FUNCTIONS["concatenate"].run(list(rows), axis=-1)
+
+
+class HollowWire(NamedTuple):
+    """What has the dtype and shape of a wire, and nothing else."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+def hollow_wire(kind: WireType) -> HollowWire:
+    """Return what rules ask a wire of a type for: its dtype and shape."""
+    return HollowWire(kind.dtype, kind.shape)
+
+
+def mask_flow(mask: Any, value: Any) -> Any:
+    """Return a value under a mask; a mask whose elements are known may say that all or none of it is there."""
+    if is_wire(mask):
+        return MaskedFlow(mask, value)
+    known = np.asarray(mask)
+    if known.all():
+        return value
+    if not known.any():
+        return None
+    return only(mask, value)
+
+
+def fill_part(flow: Any, kind: WireType) -> Any:
+    """Return a flow as a number, array or wire of a type, with zeros where it is absent."""
+    if not kind.differentiable or flow is None:
+        return np.zeros(kind.shape, kind.dtype if kind.differentiable else np.float64)[()]
+    return _spread_part(fill_absent(flow), kind)
+
+
+def mask_part(flow: Any, kind: WireType) -> Any:
+    """Return where a flow of a type is present."""
+    if type(flow) is MaskedFlow:
+        return _spread_part(flow.mask, WireType(BOOL.dtype, kind.shape))
+    return np.full(kind.shape, flow is not None)[()]
+
+
+def _spread_part(part: Any, kind: WireType) -> Any:
+    if not is_wire(part):
+        return np.broadcast_to(np.asarray(part, kind.dtype), kind.shape)[()]
+    return match_shape(part, hollow_wire(kind))
+
+
+def flow_types(kind: WireType, presence: Presence) -> list[WireType]:
+    """Return the types of the wires that a flow takes."""
+    if presence is Presence.ABSENT:
+        return []
+    mask = [WireType(BOOL.dtype, kind.shape)]
+    return [kind, *(mask if presence is Presence.MASKED else [])]
+
+
+def flow_wires(flow: Any, kind: WireType, presence: Presence) -> list[Any]:
+    """Return the wires of a flow: none, its value, or its value and mask."""
+    if presence is Presence.ABSENT:
+        return []
+    value = [fill_part(flow, kind)]
+    return value if presence is Presence.PRESENT else [*value, mask_part(flow, kind)]
+
+
+def take_flow(wires: Iterator[Any], presence: Presence) -> Any:
+    """Return the flow whose wires come next."""
+    if presence is Presence.ABSENT:
+        return None
+    value = next(wires)
+    return value if presence is Presence.PRESENT else mask_flow(next(wires), value)
+
+
+BodyRunner = Callable[[Sequence[Any]], Sequence[Any]]
+"""Runs a circuit on plain numbers and arrays: from the values of its inputs to those of its outputs."""
+
+
+class BodyProgram:
+    """A circuit that is run many times by NumPy; what does not change is looked up once.
+
+    `find_kernel` returns what computes an op.
+    """
+
+    def __init__(
+        self, circuit: CircuitGraph, find_kernel: Callable[[Op], Callable[..., Any]] = lambda op: op.kernel
+    ) -> None:
+        self._values: list[Any] = [None] * circuit.size
+        for node, constant in circuit.constants().items():
+            self._values[node] = constant
+        self._inputs = list(circuit.input_indices())
+        self._steps = [(row.node, find_kernel(row.op), tuple(row.sources)) for row in circuit.rows() if row.sources]
+        self._outputs = circuit.columns.outputs.tolist()
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Return the outputs."""
+        values = list(self._values)
+        for node, x in zip(self._inputs, inputs, strict=True):
+            values[node] = x
+        for node, kernel, sources in self._steps:
+            values[node] = kernel(*[values[source] for source in sources])
+        return [values[node] for node in self._outputs]
+
+
+def input_types(circuit: CircuitGraph) -> list[WireType]:
+    """Return the types of a circuit's inputs."""
+    return [circuit.type_of(node) for node in circuit.input_indices()]
+
+
+def output_types(circuit: CircuitGraph) -> list[WireType]:
+    """Return the types of a circuit's outputs."""
+    return [circuit.type_of(node) for node in circuit.columns.outputs.tolist()]
+
+
+class BodyWriter:
+    """Writes a circuit that contains another one: its derivative, or the same for a batch."""
+
+    def __init__(self, circuit: CircuitGraph) -> None:
+        self.circuit = circuit
+        self.builder = GraphBuilder(finite=False)
+        self.ports: list[Any] = []
+        """The wire of each node of the circuit, once it is copied."""
+
+    def add_inputs(self, types: Sequence[WireType]) -> list[Port]:
+        """Add inputs of some types."""
+        return [self.builder.input(f"x{len(self.builder)}", kind) for kind in types]
+
+    def add_flows(self, types: Sequence[WireType], presences: Sequence[Presence]) -> list[Any]:
+        """Add inputs for flows; returns the flows."""
+        pairs = list(zip(types, presences, strict=True))
+        wires = iter(self.add_inputs([kind for pair in pairs for kind in flow_types(*pair)]))
+        return [take_flow(wires, presence) for presence in presences]
+
+    def copy_body(self, inputs: Sequence[Any]) -> list[Any]:
+        """Copy the nodes of the circuit, with these wires as its inputs; returns the wires of its outputs."""
+        remaining = iter(inputs)
+        constants = self.circuit.constants()
+        for row in self.circuit.rows():
+            if row.op is INPUT:
+                self.ports.append(next(remaining))
+            elif row.op is CONSTANT:
+                self.ports.append(self.builder.place_constant(constants[row.node]))
+            else:
+                wires = [self.ports[source] for source in row.sources]
+                self.ports.append(self.builder.apply(row.op, *wires, mode=row.mode))
+        return [self.ports[node] for node in self.circuit.columns.outputs.tolist()]
+
+    def pull(self, flows: Sequence[Any]) -> list[Any]:
+        """Return the gradient of each input, given those of the outputs."""
+        seeds: dict[int, Any] = {}
+        for node, flow in zip(self.circuit.columns.outputs.tolist(), flows, strict=True):
+            if flow is not None and self.circuit.type_of(node).differentiable:
+                seeds[node] = add_flows(seeds.get(node), flow)
+        grads = sweep_backward(self.circuit, self.ports, seeds, SilentWatcher())
+        return [grads[node] for node in self.circuit.input_indices()]
+
+    def push(self, flows: Sequence[Any]) -> list[Any]:
+        """Return the tangent of each output, given those of the inputs."""
+        seeds = {
+            node: flow
+            for node, flow in zip(self.circuit.input_indices(), flows, strict=True)
+            if flow is not None and self.circuit.type_of(node).differentiable
+        }
+        tangents = sweep_forward(self.circuit, self.ports, seeds)
+        return [tangents[node] for node in self.circuit.columns.outputs.tolist()]
+
+    def build(self, wires: Sequence[Any]) -> CircuitGraph:
+        """Return the circuit with these outputs, which may be plain numbers."""
+        ports = [
+            wire if isinstance(wire, Port) else self.builder.place_constant(np.asarray(wire)[()]) for wire in wires
+        ]
+        return prune(self.builder.build(name="body", labels={f"y{k}": port for k, port in enumerate(ports)}))
+
+
+class ControlPlan(Protocol):
+    """What one loop or branch node does."""
+
+    @property
+    def called(self) -> str:
+        """The name to show."""
+
+    @property
+    def layout(self) -> PackedWires:
+        """The results, which travel on one wire."""
+
+    @property
+    def circuits(self) -> tuple[CircuitGraph, ...]:
+        """The circuits that the node runs."""
+
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
+        """Return the joined results for plain numbers and arrays; `runners` run the circuits."""
+
+    def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+        """Return the gradient of each operand."""
+
+    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+        """Return the tangent of the joined results."""
+
+    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+        """Return the joined results for a batch, whose examples are the first axis."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class ControlOp(ArrayOp):
+    """An op that runs circuits; its only setting, `loop`, is a plan that has its rules."""
+
+    pulls_together: ClassVar[bool] = True
+
+    @property
+    def plan(self) -> ControlPlan:
+        """What this node does."""
+        plan: ControlPlan = self.options["loop"]
+        return plan
+
+    @cached_property
+    def runners(self) -> list[BodyRunner]:
+        """What runs the circuits of this node, by NumPy."""
+        return [BodyProgram(circuit).run for circuit in self.plan.circuits]
+
+    def compute(self, *xs: Any) -> Any:
+        """Run the loop on plain numbers and arrays.
+
+        A long loop that is being traced is run by native code where that is loaded: what is traced is the circuit, and
+        tracing should not take longer for more steps. So is a long loop in a replay, which is compared with the trace.
+        """
+        plan = self.plan
+        is_native = NATIVE_LOOPS and isinstance(plan, ScanPlan) and plan.is_long
+        if is_native and (is_tracing() or REPLAYS.are_running):
+            with OVERLAY.pause():
+                return NATIVE_LOOPS[-1](self)(*xs)
+        return plan.run_with(self.runners, xs)
+
+    def infer(self, types: tuple[WireType, ...]) -> WireType:
+        """Return the type of the joined results, which follows from the body."""
+        return self.plan.layout.kind
+
+    def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
+        """Return the gradient of one operand."""
+        return self.plan.pull(match_shape(g, y), xs, y)[slot]
+
+    def pull_slots(self, slots: Sequence[int], g: Any, xs: Sequence[Any], y: Any, mode: int) -> Iterator[Any]:
+        """Iterate over the gradients of several operands, all from one loop."""
+        flows = self.plan.pull(match_shape(g, y), xs, y)
+        return iter([flows[slot] for slot in slots])
+
+    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
+        """Return the tangent of the results, from one loop over all tangents."""
+        return self.plan.push(tangents, xs, y)
+
+    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+        """Return the results for a batch, whose examples are the first axis."""
+        return self.plan.apply_to_rows(operands, size)
+
+
+def _refuse_unbound(*xs: Any, loop: ControlPlan) -> Any:
+    raise DomainError("a loop op computes with its plan alone")
+
+
+def _add_loop_op(name: str, doc: str) -> ControlOp:
+    return TABLE.add(
+        ControlOp(
+            name=name,
+            doc=doc,
+            inputs=("x",),
+            variadic=True,
+            pattern=Pattern.SCALE,
+            forward=_refuse_unbound,
+            batches=False,
+            per_call=True,
+        )
+    )
+
+
+SCAN_OP = _add_loop_op("scan", "A circuit that runs step after step on what it carries from one step to the next.")
+WHILE_OP = _add_loop_op("while_loop", "A circuit that runs again and again as long as a condition holds.")
+SWITCH_OP = _add_loop_op("switch", "One of several circuits, chosen by a whole number.")
+
+
+def run_plan(op: ControlOp, plan: ControlPlan, operands: Sequence[Any]) -> list[Any]:
+    """Apply a loop op to operands; returns its results one by one."""
+    if not plan.layout.types:
+        return []
+    return plan.layout.unpack(op.bind_once(loop=plan)(*operands))
+
+
+class ScanOperands(NamedTuple):
+    """The operands of a scan."""
+
+    count: Any
+    """How many steps to run; None if that is fixed."""
+    carry: list[Any]
+    xs: list[Any]
+    consts: list[Any]
+
+
+@dataclass(eq=False)
+class ScanPlan:
+    """A body that runs `length` times: inputs carry, xs, consts; outputs the next carry, and ys.
+
+    A plan that is `counted` has one more operand in front: how many of the steps, at most `length`, are run. Rows of ys
+    behind them are zero. `length` may then be None, if there are no xs and ys.
+    """
+
+    body: CircuitGraph
+    carry: int
+    xs: int
+    length: int | None
+    reverse: bool
+    called: str
+    counted: bool = False
+    _pulls: dict[Any, Any] = field(default_factory=dict)
+    _pushes: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The key that tells loops apart."""
+        return self.body, self.carry, self.xs, self.length, self.reverse, self.counted
+
+    @cached_property
+    def in_types(self) -> list[WireType]:
+        """The types of the body's inputs."""
+        return input_types(self.body)
+
+    @cached_property
+    def out_types(self) -> list[WireType]:
+        """The types of the body's outputs."""
+        return output_types(self.body)
+
+    @cached_property
+    def layout(self) -> PackedWires:
+        """The results: the last carry, and the rows of ys."""
+        rows = [WireType(kind.dtype, (self.length or 0, *kind.shape)) for kind in self.out_types[self.carry :]]
+        return PackedWires([*self.out_types[: self.carry], *rows])
+
+    @property
+    def circuits(self) -> tuple[CircuitGraph, ...]:
+        """The body."""
+        return (self.body,)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether running all steps in Python takes long."""
+        return self.body.size * (self.length or 0) >= MIN_LONG_LOOP
+
+    def split(self, operands: Sequence[Any]) -> ScanOperands:
+        """Return the operands by their role."""
+        rest = list(operands)
+        count = rest.pop(0) if self.counted else None
+        end = self.carry + self.xs
+        return ScanOperands(count, rest[: self.carry], rest[self.carry : end], rest[end:])
+
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
+        """Run the loop on plain numbers and arrays."""
+        count, carry, rows, consts = self.split(xs)
+        length = self.length if count is None else int(count)
+        assert length is not None
+        ys = [np.zeros(kind.shape, kind.dtype) for kind in self.layout.types[self.carry :]]
+        steps = range(length - 1, -1, -1) if self.reverse else range(length)
+        (run,) = runners
+        with np.errstate(all="ignore"):
+            for k in steps:
+                results = run([*carry, *[row[k] for row in rows], *consts])
+                carry = list(results[: self.carry])
+                for y, part in zip(ys, results[self.carry :], strict=True):
+                    y[k] = part
+        return self.layout.pack([*carry, *ys])
+
+    def fix_length(self, count: Any) -> ScanPlan:
+        """Return the plan without a count, if it is known now."""
+        if is_wire(count):
+            return self
+        return replace(self, length=int(count), counted=False, _pulls={}, _pushes={})
+
+    def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+        """Return the gradient of each operand: the carries of all steps are computed again, then swept back."""
+        plan = self.fix_length(self.split(xs).count) if self.counted else self
+        _, carry, rows, consts = self.split(xs)
+        flows = self.layout.unpack_flow(g)
+        if plan.length != self.length:
+            flows = flows[: self.carry]
+        front: list[Any] = [None] if self.counted else []
+        if plan.length is None:
+            return CountedPullPlan(plan, tuple(map(presence_of, flows))).apply(flows, xs)
+        if plan.length == 0:
+            return [*front, *flows[: self.carry], *[None] * (len(rows) + len(consts))]
+        derived = plan.derive_pull(tuple(map(presence_of, flows)))
+        return [*front, *derived.run(self.split(xs).count if plan.counted else None, flows, carry, rows, consts)]
+
+    def derive_pull(self, presences: tuple[Presence, ...]) -> ScanPull:
+        """Return the reverse loop for gradients of the results that are present as given."""
+        if presences not in self._pulls:
+            self._pulls[presences] = _derive_pull(self, presences)
+        derived: ScanPull = self._pulls[presences]
+        return derived
+
+    @cached_property
+    def history(self) -> ScanPlan:
+        """The loop that returns the carry before each step as rows."""
+        writer = BodyWriter(self.body)
+        inputs = writer.add_inputs(self.in_types)
+        outputs = writer.copy_body(inputs)
+        body = writer.build([*outputs[: self.carry], *inputs[: self.carry]])
+        return replace(self, body=body, called=f"steps of {self.called}", _pulls={}, _pushes={})
+
+    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+        """Return the tangent of the results: one loop that computes the body and its tangent side by side."""
+        count, carry, rows, consts = self.split(xs)
+        _, *parts = self.split(tangents)
+        pairs = zip(parts, (carry, rows, consts), strict=True)
+        carried, moving, fixed = ([self._match(t, x) for t, x in zip(*pair, strict=True)] for pair in pairs)
+        key = tuple(tuple(map(presence_of, part)) for part in (carried, moving, fixed))
+        if key not in self._pushes:
+            self._pushes[key] = _derive_push(self, *key)
+        return self._pushes[key].run(count, (carried, moving, fixed), (carry, rows, consts))
+
+    @staticmethod
+    def _match(t: Any, x: Any) -> Any:
+        return None if t is None else match_shape(t, x)
+
+    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+        """Run the loop on a batch: its body with one more axis in front."""
+        return _batch_scan(self, operands, size)
+
+
+class ScanPull(NamedTuple):
+    """The reverse loop of a scan."""
+
+    plan: ScanPlan
+    loop: ScanPlan | None
+    """The loop itself; None if no gradient reaches any operand."""
+    carried: tuple[Presence, ...]
+    """For each carry and then each constant: how its gradient is carried."""
+    given: tuple[Presence, ...]
+    """For each of ys: how its gradient comes."""
+    returned: tuple[Presence, ...]
+    """For each of xs: how its gradient is returned."""
+
+    def run(self, count: Any, flows: Sequence[Any], carry: list[Any], rows: list[Any], consts: list[Any]) -> list[Any]:
+        """Return the gradients of carry, xs and consts."""
+        plan = self.plan
+        if self.loop is None:
+            return [None] * len(plan.in_types)
+        counts = [count] if plan.counted else []
+        stored = run_plan(SCAN_OP, plan.history, [*counts, *carry, *rows, *consts])[plan.carry :]
+        starts = [*flows[: plan.carry], *[None] * len(consts)]
+        kinds = [*plan.in_types[: plan.carry], *plan.in_types[plan.carry + plan.xs :]]
+        operands = [wire for three in zip(starts, kinds, self.carried, strict=True) for wire in flow_wires(*three)]
+        operands += [*stored, *rows]
+        row_kinds = plan.layout.types[plan.carry :]
+        given = zip(flows[plan.carry :], row_kinds, self.given, strict=True)
+        operands += [wire for three in given for wire in flow_wires(*three)]
+        wires = iter(run_plan(SCAN_OP, self.loop, [*counts, *operands, *consts]))
+        carried = [take_flow(wires, presence) for presence in self.carried]
+        returned = [take_flow(wires, presence) for presence in self.returned]
+        return [*carried[: plan.carry], *returned, *carried[plan.carry :]]
+
+
+def _derive_pull(plan: ScanPlan, presences: tuple[Presence, ...]) -> ScanPull:
+    """Find how gradients are carried from step to step, and write the body that does it."""
+    constants = len(plan.in_types) - plan.carry - plan.xs
+    carried = [*presences[: plan.carry], *[Presence.ABSENT] * constants]
+    given = presences[plan.carry :]
+    while True:
+        body, found, returned = _write_pull(plan, carried, given)
+        joined = [join_presences(*pair) for pair in zip(carried[: plan.carry], found[: plan.carry], strict=True)]
+        # The sum over all steps starts at zero, and at least one step adds to it unless the count may be 0.
+        sums = [Presence.MASKED if plan.counted and each is Presence.PRESENT else each for each in found[plan.carry :]]
+        if [*joined, *sums] == carried:
+            break
+        carried = [*joined, *sums]
+    loop = None
+    if body is not None:
+        inner = sum(len(flow_types(plan.in_types[0], presence)) for presence in carried)
+        loop = ScanPlan(
+            body=body,
+            carry=inner,
+            xs=len(input_types(body)) - inner - constants,
+            length=plan.length,
+            reverse=not plan.reverse,
+            called=f"gradient of {plan.called}",
+            counted=plan.counted,
+        )
+    return ScanPull(plan, loop, tuple(carried), given, tuple(returned))
+
+
+def _write_pull(
+    plan: ScanPlan, carried: Sequence[Presence], given: Sequence[Presence]
+) -> tuple[CircuitGraph | None, list[Presence], list[Presence]]:
+    """Write one step of the reverse loop; returns it with how the gradients of carry, consts and xs come out."""
+    end = plan.carry + plan.xs
+    kinds = [*plan.in_types[: plan.carry], *plan.in_types[end:]]
+    writer = BodyWriter(plan.body)
+    arriving = writer.add_flows(kinds, carried)
+    inputs = writer.add_inputs(plan.in_types[:end])
+    rows = writer.add_flows(plan.out_types[plan.carry :], given)
+    writer.copy_body([*inputs, *writer.add_inputs(plan.in_types[end:])])
+    sent = writer.pull([*arriving[: plan.carry], *rows])
+    new = [*sent[: plan.carry], *sent[end:]]
+    found = list(map(presence_of, new))
+    sums = [*new[: plan.carry], *map(add_flows, arriving[plan.carry :], new[plan.carry :])]
+    returned = list(map(presence_of, sent[plan.carry : end]))
+    wires = [wire for three in zip(sums, kinds, carried, strict=True) for wire in flow_wires(*three)]
+    moved = zip(sent[plan.carry : end], plan.in_types[plan.carry : end], returned, strict=True)
+    wires += [wire for three in moved for wire in flow_wires(*three)]
+    return (writer.build(wires) if wires else None), found, returned
+
+
+class ScanPush(NamedTuple):
+    """The loop that pushes tangents through a scan."""
+
+    plan: ScanPlan
+    loop: ScanPlan
+    presences: tuple[tuple[Presence, ...], tuple[Presence, ...], tuple[Presence, ...]]
+    """How the tangents of carry, xs and consts come."""
+    returned: tuple[Presence, ...]
+    """How those of ys are returned."""
+
+    def run(self, count: Any, flows: Sequence[Sequence[Any]], operands: Sequence[Sequence[Any]]) -> Any:
+        """Return the tangent of the joined results."""
+        plan = self.plan
+        end = plan.carry + plan.xs
+        rows = [WireType(kind.dtype, (plan.length or 0, *kind.shape)) for kind in plan.in_types[plan.carry : end]]
+        kinds = (plan.in_types[: plan.carry], rows, plan.in_types[end:])
+        wires = [count] if plan.counted else []
+        for part, xs, types, presences in zip(flows, operands, kinds, self.presences, strict=True):
+            wires += xs
+            wires += [wire for three in zip(part, types, presences, strict=True) for wire in flow_wires(*three)]
+        results = iter(run_plan(SCAN_OP, self.loop, wires)[plan.carry :])
+        carried = [take_flow(results, presence) for presence in self.presences[0]]
+        returned = [take_flow(results, presence) for presence in self.returned]
+        return plan.layout.join_flows([*carried, *returned])
+
+
+def _derive_push(
+    plan: ScanPlan, carried: Sequence[Presence], moving: tuple[Presence, ...], fixed: tuple[Presence, ...]
+) -> ScanPush:
+    """Find how tangents are carried from step to step, and write the body that does it."""
+    while True:
+        body, found, returned = _write_push(plan, carried, moving, fixed)
+        joined = [join_presences(*pair) for pair in zip(carried, found, strict=True)]
+        if joined == list(carried):
+            break
+        carried = joined
+    any_kind = plan.in_types[0]
+    loop = ScanPlan(
+        body=body,
+        carry=plan.carry + sum(len(flow_types(any_kind, presence)) for presence in carried),
+        xs=plan.xs + sum(len(flow_types(any_kind, presence)) for presence in moving),
+        length=plan.length,
+        reverse=plan.reverse,
+        called=f"tangent of {plan.called}",
+        counted=plan.counted,
+    )
+    return ScanPush(plan, loop, (tuple(carried), moving, fixed), tuple(returned))
+
+
+def _write_push(
+    plan: ScanPlan, carried: Sequence[Presence], moving: Sequence[Presence], fixed: Sequence[Presence]
+) -> tuple[CircuitGraph, list[Presence], list[Presence]]:
+    """Write the body with its tangent beside it; returns it with how the tangents of carry and ys come out."""
+    end = plan.carry + plan.xs
+    writer = BodyWriter(plan.body)
+    inputs: list[Any] = []
+    flows: list[Any] = []
+    kinds = (plan.in_types[: plan.carry], plan.in_types[plan.carry : end], plan.in_types[end:])
+    for types, presences in zip(kinds, (carried, moving, fixed), strict=True):
+        inputs += writer.add_inputs(types)
+        flows += writer.add_flows(types, presences)
+    outputs = writer.copy_body(inputs)
+    pushed = writer.push(flows)
+    found = list(map(presence_of, pushed[: plan.carry]))
+    returned = list(map(presence_of, pushed[plan.carry :]))
+    wires = list(outputs[: plan.carry])
+    leaving = zip(pushed, plan.out_types, [*carried, *returned], strict=True)
+    wires += [wire for three in leaving for wire in flow_wires(*three)]
+    return writer.build(wires), found, returned
+
+
+@dataclass(eq=False)
+class CountedPullPlan:
+    """The gradient of a counted scan without a bound, in a circuit: the number of steps is known when it runs.
+
+    Operands are those of the scan, then the gradients of its results. It has no derivative of its own: the carries that
+    it stores have no place in a circuit, where every array has a fixed size.
+    """
+
+    plan: ScanPlan
+    given: tuple[Presence, ...]
+
+    @property
+    def called(self) -> str:
+        """The name to show."""
+        return f"gradient of {self.plan.called}"
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The key that tells loops apart."""
+        return *self.plan.identity, self.given
+
+    @property
+    def circuits(self) -> tuple[CircuitGraph, ...]:
+        """The body of the scan."""
+        return self.plan.circuits
+
+    @cached_property
+    def returned(self) -> list[Presence]:
+        """How the gradients of the scan's carry and constants are returned."""
+        return list(self.plan.derive_pull(self.given).carried)
+
+    @cached_property
+    def layout(self) -> PackedWires:
+        """The results: the gradients of the scan's carry and constants."""
+        pairs = zip(self.plan.in_types, self.returned, strict=True)
+        return PackedWires([kind for pair in pairs for kind in flow_types(*pair)])
+
+    def apply(self, flows: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
+        """Return the gradients of all operands of the scan."""
+        given = zip(flows, self.plan.out_types, self.given, strict=True)
+        operands = [*xs, *[wire for three in given for wire in flow_wires(*three)]]
+        wires = iter(run_plan(SCAN_OP, self, operands))
+        return [None, *[take_flow(wires, presence) for presence in self.returned]]
+
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
+        """Run as many steps as were counted, and sweep back."""
+        size = 1 + len(self.plan.in_types)
+        wires = iter(xs[size:])
+        flow = self.plan.layout.join_flows([take_flow(wires, presence) for presence in self.given])
+        sent = [None] * size if flow is None else self.plan.pull(flow, xs[:size], None)
+        leaving = zip(sent[1:], self.plan.in_types, self.returned, strict=True)
+        return self.layout.pack([wire for three in leaving for wire in flow_wires(*three)])
+
+    def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+        """Raise: a second derivative would need the carries."""
+        raise NoRuleError(
+            f"the second derivative of {self.plan.called} in a circuit needs the carries of all steps, and their "
+            "number is not known while the circuit is built: give wg.while_loop a bound, limit=1000"
+        )
+
+    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+        """Raise: a second derivative would need the carries."""
+        return self.pull(None, xs, y)
+
+    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+        """Run the examples of a batch one by one."""
+        op = SCAN_OP.bind_once(loop=self)
+        rows = [op(*[pick_elements(x, k) if flag else x for x, flag in operands]) for k in range(size)]
+        return FUNCTIONS["stack"].run(rows)
+
+
+@dataclass(eq=False)
+class WhilePlan:
+    """A body that runs as long as a condition holds: operands carry, constants of the condition, those of the body.
+
+    The results are the last carry and the number of steps. That number makes the derivatives those of a scan.
+    """
+
+    condition: CircuitGraph
+    body: CircuitGraph
+    carry: int
+    limit: int | None
+    called: str
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The key that tells loops apart."""
+        return self.condition, self.body, self.carry, self.limit
+
+    @cached_property
+    def conditions(self) -> int:
+        """The number of constants of the condition."""
+        return len(input_types(self.condition)) - self.carry
+
+    @cached_property
+    def layout(self) -> PackedWires:
+        """The results: the last carry, and the number of steps."""
+        return PackedWires([*output_types(self.body), COUNT_TYPE])
+
+    @property
+    def circuits(self) -> tuple[CircuitGraph, ...]:
+        """The condition and the body."""
+        return self.condition, self.body
+
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
+        """Run the loop on plain numbers and arrays."""
+        carry = list(xs[: self.carry])
+        asked = xs[self.carry : self.carry + self.conditions]
+        consts = xs[self.carry + self.conditions :]
+        condition, body = runners
+        count = 0
+        with np.errstate(all="ignore"):
+            while condition([*carry, *asked])[0]:
+                if count == self.limit:
+                    raise_limit(self.called, count)
+                carry = list(body([*carry, *consts]))
+                count += 1
+        return self.layout.pack([*carry, np.int64(count)])
+
+    def write_checked_body(self) -> CircuitGraph:
+        """Write the body with one more output: whether the condition holds after the step.
+
+        Its inputs are the operands of the loop.
+        """
+        writer = BodyWriter(self.body)
+        carry = writer.add_inputs(output_types(self.body))
+        asked = writer.add_inputs(input_types(self.condition)[self.carry :])
+        outputs = writer.copy_body([*carry, *writer.add_inputs(input_types(self.body)[self.carry :])])
+        asking = BodyWriter(self.condition)
+        asking.builder = writer.builder
+        return writer.build([*outputs, *asking.copy_body([*outputs, *asked])])
+
+    def as_scan(self, xs: Sequence[Any], y: Any) -> tuple[ScanPlan, list[Any]]:
+        """Return the scan that runs as many steps as were counted, and its operands."""
+        plan = ScanPlan(
+            body=self.body,
+            carry=self.carry,
+            xs=0,
+            length=self.limit,
+            reverse=False,
+            called=self.called,
+            counted=True,
+        )
+        count = self.layout.unpack(y)[-1]
+        return plan, [count, *xs[: self.carry], *xs[self.carry + self.conditions :]]
+
+    def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+        """Return the gradient of each operand; that of the condition's constants is absent."""
+        plan, operands = self.as_scan(xs, y)
+        flow = plan.layout.join_flows(self.layout.unpack_flow(g)[:-1])
+        if flow is None:
+            return [None] * len(xs)
+        sent = plan.pull(flow, operands, None)[1:]
+        return [*sent[: self.carry], *[None] * self.conditions, *sent[self.carry :]]
+
+    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+        """Return the tangent of the results; the number of steps has none."""
+        plan, operands = self.as_scan(xs, y)
+        moving = [None, *tangents[: self.carry], *tangents[self.carry + self.conditions :]]
+        pushed = plan.push(moving, operands, None)
+        return self.layout.join_flows([*plan.layout.unpack_flow(pushed), None]) if pushed is not None else None
+
+    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+        """Run the loop until all examples have stopped; one that has stopped keeps its carry."""
+        return _batch_while(self, operands, size)
+
+
+def raise_limit(called: str, count: int) -> None:
+    """Raise because a loop has run as often as it may."""
+    raise ConvergenceError(
+        f"{called}: the condition still holds after {count:,} steps, the limit: it may never end; check the condition, "
+        "or give a larger limit="
+    )
+
+
+@dataclass(eq=False)
+class SwitchPlan:
+    """Circuits of which one runs: operands are the number of the branch, and what all branches read."""
+
+    branches: tuple[CircuitGraph, ...]
+    called: str
+    is_condition: bool = False
+    """Whether the number is a condition: 0 or 1, never anything else."""
+    _derived: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The key that tells branches apart."""
+        return self.branches
+
+    @property
+    def body(self) -> CircuitGraph:
+        """The circuit of the first branch."""
+        return self.branches[0]
+
+    @cached_property
+    def in_types(self) -> list[WireType]:
+        """The types of what the branches read."""
+        return input_types(self.branches[0])
+
+    @cached_property
+    def layout(self) -> PackedWires:
+        """The results, which are of the same types in all branches."""
+        return PackedWires(output_types(self.branches[0]))
+
+    @property
+    def circuits(self) -> tuple[CircuitGraph, ...]:
+        """The branches."""
+        return self.branches
+
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
+        """Run the branch that is chosen, and no other."""
+        index, *rest = xs
+        check_branch(self.called, int(index), len(self.branches))
+        with np.errstate(all="ignore"):
+            return self.layout.pack(runners[int(index)](rest))
+
+    def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+        """Return the gradient of each operand, by the same branch; absent for what that branch does not read."""
+        flows = self.layout.unpack_flow(g)
+        presences = tuple(map(presence_of, flows))
+        key = ("pull", presences)
+        if key not in self._derived:
+            self._derived[key] = _derive_branches(
+                self, lambda branch, wanted: _write_branch_pull(branch, presences, wanted), "gradient"
+            )
+        plan, returned = self._derived[key]
+        given = zip(flows, self.layout.types, presences, strict=True)
+        operands = [*xs, *[wire for three in given for wire in flow_wires(*three)]]
+        return [None, *_run_branches(plan, returned, operands)]
+
+    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+        """Return the tangent of the results, by the same branch."""
+        flows = [None if t is None else match_shape(t, x) for t, x in zip(tangents[1:], xs[1:], strict=True)]
+        presences = tuple(map(presence_of, flows))
+        key = ("push", presences)
+        if key not in self._derived:
+            self._derived[key] = _derive_branches(
+                self, lambda branch, wanted: _write_branch_push(branch, presences, wanted), "tangent"
+            )
+        plan, returned = self._derived[key]
+        given = zip(flows, self.in_types, presences, strict=True)
+        operands = [*xs, *[wire for three in given for wire in flow_wires(*three)]]
+        return self.layout.join_flows(_run_branches(plan, returned, operands))
+
+    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+        """Run the chosen branch on a batch; all branches if the examples choose different ones."""
+        return _batch_switch(self, operands, size)
+
+
+def check_branch(called: str, index: int, count: int) -> None:
+    """Raise if a number names no branch."""
+    if not 0 <= index < count:
+        raise IndexingError(f"{called}: the index must be 0 to {count - 1}; got {index}")
+
+
+BranchWriter = Callable[[CircuitGraph, Sequence[Presence] | None], tuple[CircuitGraph | None, Sequence[Presence]]]
+
+
+def _derive_branches(
+    plan: SwitchPlan, write: BranchWriter, what: str
+) -> tuple[SwitchPlan | None, tuple[Presence, ...]]:
+    """Write the derivative of each branch; what some branches do not send comes under a mask from all of them."""
+    found = [write(branch, None)[1] for branch in plan.branches]
+    wanted = list(found[0])
+    for presences in found[1:]:
+        wanted = [join_presences(*pair) for pair in zip(wanted, presences, strict=True)]
+    bodies = [write(branch, wanted)[0] for branch in plan.branches]
+    kept = tuple([body for body in bodies if body is not None])
+    return (SwitchPlan(kept, f"{what} of {plan.called}", plan.is_condition) if kept else None), tuple(wanted)
+
+
+def _run_branches(plan: SwitchPlan | None, returned: Sequence[Presence], operands: Sequence[Any]) -> list[Any]:
+    if plan is None:
+        return [None] * len(returned)
+    wires = iter(run_plan(SWITCH_OP, plan, operands))
+    return [take_flow(wires, presence) for presence in returned]
+
+
+def _write_branch_pull(
+    branch: CircuitGraph, given: Sequence[Presence], wanted: Sequence[Presence] | None
+) -> tuple[CircuitGraph | None, Sequence[Presence]]:
+    """Write the gradient of a branch; returns it with how the gradients of its inputs come out."""
+    writer = BodyWriter(branch)
+    types = input_types(branch)
+    inputs = writer.add_inputs(types)
+    flows = writer.add_flows(output_types(branch), given)
+    writer.copy_body(inputs)
+    return _finish_branch(writer, writer.pull(flows), types, wanted)
+
+
+def _write_branch_push(
+    branch: CircuitGraph, given: Sequence[Presence], wanted: Sequence[Presence] | None
+) -> tuple[CircuitGraph | None, Sequence[Presence]]:
+    """Write the tangent of a branch; returns it with how the tangents of its outputs come out."""
+    writer = BodyWriter(branch)
+    inputs = writer.add_inputs(input_types(branch))
+    flows = writer.add_flows(input_types(branch), given)
+    writer.copy_body(inputs)
+    return _finish_branch(writer, writer.push(flows), output_types(branch), wanted)
+
+
+def _finish_branch(
+    writer: BodyWriter, flows: Sequence[Any], types: Sequence[WireType], wanted: Sequence[Presence] | None
+) -> tuple[CircuitGraph | None, Sequence[Presence]]:
+    presences = list(map(presence_of, flows)) if wanted is None else wanted
+    wires = [wire for three in zip(flows, types, presences, strict=True) for wire in flow_wires(*three)]
+    return (writer.build(wires) if wires else None), presences
+
+
+def batch_body(
+    circuit: CircuitGraph, flags: Sequence[bool], size: int, wanted: Sequence[bool] | None = None
+) -> tuple[CircuitGraph, list[bool]]:
+    """Write a circuit for a batch, and say which outputs differ between examples.
+
+    `flags` marks the inputs that have the axis of the examples in front; outputs that `wanted` marks get it as well.
+    """
+    writer = BodyWriter(circuit)
+    types = [batch_type(kind, size, flag) for kind, flag in zip(input_types(circuit), flags, strict=True)]
+    outputs = copy_batched(writer, list(zip(writer.add_inputs(types), flags, strict=True)), size)
+    found = [flag for _, flag in outputs]
+    wires = [
+        repeat_wire(wire, size) if wanted is not None and wanted[k] and not flag else wire
+        for k, (wire, flag) in enumerate(outputs)
+    ]
+    return writer.build(wires), found
+
+
+def batch_type(kind: WireType, size: int, flag: bool) -> WireType:
+    """Return the type of a wire for a batch."""
+    return WireType(kind.dtype, (size, *kind.shape)) if flag else kind
+
+
+def repeat_wire(x: Any, size: int) -> Any:
+    """Return a wire that all examples share with the axis of the examples in front."""
+    shape = shape_of(x)
+    return TABLE["spread"](x, rank=len(shape), shape=(size, *shape))
+
+
+def copy_batched(writer: BodyWriter, inputs: Sequence[tuple[Any, bool]], size: int) -> list[tuple[Any, bool]]:
+    """Copy the nodes of a writer's circuit for a batch; returns its outputs with their flags."""
+    remaining = iter(inputs)
+    circuit = writer.circuit
+    constants = circuit.constants()
+    wires: list[tuple[Any, bool]] = []
+    for row in circuit.rows():
+        if row.op is INPUT:
+            wires.append(next(remaining))
+        elif row.op is CONSTANT:
+            wires.append((writer.builder.place_constant(constants[row.node]), False))
+        else:
+            with convention(decode_mode(row.mode)[0].label):
+                wires.append(apply_batched(row.op, [wires[source] for source in row.sources], size))
+    return [wires[node] for node in circuit.columns.outputs.tolist()]
+
+
+def _join_batch(layout: PackedWires, parts: Sequence[tuple[Any, bool]], size: int) -> Any:
+    """Join results for a batch; each has its examples in front, or is shared by all."""
+    rows = [part if flag else repeat_wire(part, size) for part, flag in parts]
+    if layout.is_single:
+        return rows[0]
+    flat = [reshape_to(_as_dtype(row, layout.kind.dtype), (size, prod(shape_of(row)[1:]))) for row in rows]
+    return join_rows(flat)
+
+
+def _batch_scan(plan: ScanPlan, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+    """Run a scan on a batch."""
+    if plan.counted and operands[0][1]:
+        return _batch_counted(plan, operands, size)
+    flags = [flag for _, flag in operands]
+    counts = operands[: plan.counted]
+    inner = flags[plan.counted :]
+    while True:
+        body, found = batch_body(plan.body, inner, size, [*inner[: plan.carry], *[False] * len(plan.out_types)])
+        joined = [one or two for one, two in zip(inner[: plan.carry], found[: plan.carry], strict=True)]
+        if joined == inner[: plan.carry]:
+            break
+        inner[: plan.carry] = joined
+    wires = [wire for wire, _ in counts]
+    for k, (wire, flag) in enumerate(operands[plan.counted :]):
+        if k < plan.carry:
+            wires.append(wire if flag == inner[k] else repeat_wire(wire, size))
+        elif k < plan.carry + plan.xs and flag:
+            wires.append(FUNCTIONS["moveaxis"].run(wire, 1, 0))
+        else:
+            wires.append(wire)
+    batched = replace(plan, body=body, _pulls={}, _pushes={})
+    results = run_plan(SCAN_OP, batched, wires)
+    parts = list(zip(results, [*inner[: plan.carry], *found[plan.carry :]], strict=True))
+    parts[plan.carry :] = [
+        (FUNCTIONS["moveaxis"].run(wire, 1, 0) if flag else wire, flag) for wire, flag in parts[plan.carry :]
+    ]
+    return _join_batch(plan.layout, parts, size)
+
+
+def _batch_counted(plan: ScanPlan, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+    """Run a scan whose examples run different numbers of steps: each keeps its carry where it does not run."""
+    counts = operands[0][0]
+    writer = BodyWriter(plan.body)
+    number = writer.add_inputs([COUNT_TYPE])[0]
+    inputs = writer.add_inputs(plan.in_types)
+    count = writer.add_inputs([COUNT_TYPE])[0]
+    outputs = writer.copy_body(inputs)
+    runs = TABLE["less"](number, count)
+    kept = [TABLE["where"](runs, new, old) for new, old in zip(outputs, inputs[: plan.carry], strict=False)]
+    rows = [TABLE["where"](runs, row, np.zeros((), row.dtype)[()]) for row in outputs[plan.carry :]]
+    step = TABLE["add"](number, writer.builder.place_constant(np.int64(-1 if plan.reverse else 1)))
+    body = writer.build([step, *kept, *rows])
+    most = FUNCTIONS["max"].run(counts)
+    start = most - 1 if plan.reverse else 0 * most
+    masked = replace(plan, body=body, carry=plan.carry + 1, _pulls={}, _pushes={})
+    whole = [(most, False), (start, False), *operands[1:], (counts, True)]
+    joined = pick_elements(_batch_scan(masked, whole, size), slice(None), slice(1, None))
+    if not plan.layout.is_single:
+        return joined
+    kind = plan.layout.kind
+    return _as_dtype(reshape_to(joined, (size, *kind.shape)), kind.dtype)
+
+
+def _batch_while(plan: WhilePlan, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+    """Run a while loop on a batch, with the number of steps of each example."""
+    flags = [flag for _, flag in operands]
+    end = plan.carry + plan.conditions
+    carried = [True] * plan.carry
+    condition = _write_batch_condition(plan, [*carried, *flags[plan.carry : end]], size)
+    body = _write_batch_step(plan, flags, size)
+    shared = [*operands[plan.carry : end], *operands[end:]]
+    asked = [wire for wire, _ in operands[plan.carry : end]]
+    wires = [wire if flag else repeat_wire(wire, size) for wire, flag in operands[: plan.carry]]
+    counts = np.zeros(size, np.int64)
+    batched = WhilePlan(condition, body, plan.carry + 1, plan.limit, plan.called)
+    results = run_plan(WHILE_OP, batched, [*wires, counts, *asked, *[wire for wire, _ in shared]])[:-1]
+    return _join_batch(plan.layout, [(result, True) for result in results], size)
+
+
+def _write_batch_condition(plan: WhilePlan, flags: Sequence[bool], size: int) -> CircuitGraph:
+    """Write the condition of a loop on a batch: whether any example still runs."""
+    writer = BodyWriter(plan.condition)
+    types = [batch_type(kind, size, flag) for kind, flag in zip(input_types(plan.condition), flags, strict=True)]
+    carry = writer.add_inputs(types[: plan.carry])
+    writer.add_inputs([WireType(COUNT_TYPE.dtype, (size,))])
+    rest = writer.add_inputs(types[plan.carry :])
+    outputs = copy_batched(writer, list(zip([*carry, *rest], flags, strict=True)), size)
+    runs, flag = outputs[0]
+    return writer.build([FUNCTIONS["any"].run(runs) if flag else runs])
+
+
+def _write_batch_step(plan: WhilePlan, flags: Sequence[bool], size: int) -> CircuitGraph:
+    """Write the body of a loop on a batch: examples whose condition is false keep what they carry."""
+    end = plan.carry + plan.conditions
+    kinds = input_types(plan.body)
+    asked = input_types(plan.condition)[plan.carry :]
+    writer = BodyWriter(plan.body)
+    carry = writer.add_inputs([batch_type(kind, size, True) for kind in kinds[: plan.carry]])
+    counts = writer.add_inputs([WireType(COUNT_TYPE.dtype, (size,))])[0]
+    pairs = zip([*asked, *kinds[plan.carry :]], flags[plan.carry :], strict=True)
+    rest = writer.add_inputs([batch_type(kind, size, flag) for kind, flag in pairs])
+    carried = [(wire, True) for wire in carry]
+    asking = BodyWriter(plan.condition)
+    asking.builder = writer.builder
+    told = list(zip(rest[: plan.conditions], flags[plan.carry : end], strict=True))
+    runs, flag = copy_batched(asking, [*carried, *told], size)[0]
+    runs = runs if flag else repeat_wire(runs, size)
+    consts = list(zip(rest[plan.conditions :], flags[end:], strict=True))
+    outputs = copy_batched(writer, [*carried, *consts], size)
+    kept = []
+    for (new, is_own), old in zip(outputs, carry, strict=True):
+        row = new if is_own else repeat_wire(new, size)
+        rank = len(shape_of(row))
+        kept.append(TABLE["where"](reshape_to(runs, (size, *(1,) * (rank - 1))), row, old))
+    step = TABLE["add"](counts, TABLE["cast"](runs, dtype="int64"))
+    return writer.build([*kept, step])
+
+
+def _batch_switch(plan: SwitchPlan, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+    """Run branches on a batch."""
+    (index, differs), *rest = operands
+    flags = [flag for _, flag in rest]
+    wires = [wire for wire, _ in rest]
+    branches = [batch_body(branch, flags, size, [True] * len(plan.layout.types))[0] for branch in plan.branches]
+    if not differs:
+        results = run_plan(SWITCH_OP, SwitchPlan(tuple(branches), plan.called), [index, *wires])
+        return _join_batch(plan.layout, [(result, True) for result in results], size)
+    chosen: list[Any] = []
+    for number, branch in enumerate(branches):
+        results = run_plan(SWITCH_OP, SwitchPlan((branch,), plan.called), [np.int64(0), *wires])
+        chosen = (
+            [_choose_rows(index, number, *pair) for pair in zip(results, chosen, strict=True)] if number else results
+        )
+    return _join_batch(plan.layout, [(result, True) for result in chosen], size)
+
+
+def _choose_rows(index: Any, number: int, new: Any, old: Any) -> Any:
+    """Return the rows of one branch for the examples that chose it, and those of the others elsewhere."""
+    shape = (shape_of(index)[0], *(1,) * (len(shape_of(new)) - 1))
+    return TABLE["where"](reshape_to(TABLE["equal"](index, number), shape), new, old)
