@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from wiregrad.errors import UnknownNameError, UnknownOpsError
-from wiregrad.exchange.observed_questions import blame_run, explain_run, flow_run
 from wiregrad.exchange.observed_run import (
     HeldValue,
     ObservedGradient,
@@ -19,6 +18,9 @@ from wiregrad.exchange.observed_run import (
     SourceCall,
     TensorRef,
     TensorSummary,
+    blame_run,
+    explain_run,
+    flow_run,
 )
 from wiregrad.ir import Place
 

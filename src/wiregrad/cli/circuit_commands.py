@@ -51,7 +51,7 @@ from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
     from wiregrad import exchange
-    from wiregrad.exchange import observed_questions
+    from wiregrad.exchange import observed_run
 else:
     exchange = load_module_lazily("wiregrad.exchange")
 
@@ -167,7 +167,7 @@ class TorchScript:
     path: Path
     arguments: tuple[str, ...]
 
-    def blame(self) -> observed_questions.ObservedBlame:
+    def blame(self) -> observed_run.ObservedBlame:
         """Run the script and name the op that broke; an error that explains itself by it is not raised."""
         watched = exchange.watch(stop=True)
         try:

@@ -24,28 +24,26 @@ from numpy.typing import NDArray
 from wiregrad.backends.interpreter import evaluate_nodes
 from wiregrad.dtypes import DTYPES, WireType, format_brief_number
 from wiregrad.errors import CheckError, InputError, NoRuleError, UnknownOpsError, is_library_file, require_package
-from wiregrad.exchange.observed_questions import (
+from wiregrad.exchange.observed_run import (
     BackwardCheck,
+    HeldValue,
     ObservedBlame,
     ObservedExplanation,
     ObservedFlow,
+    ObservedFunction,
+    ObservedGradient,
+    ObservedOp,
+    ObservedRun,
+    ObservedTensor,
     OpFinding,
+    SourceCall,
+    TensorRef,
     blame_run,
     describe_source,
     explain_run,
     flow_run,
     largest_finite,
     make_finding,
-)
-from wiregrad.exchange.observed_run import (
-    HeldValue,
-    ObservedFunction,
-    ObservedGradient,
-    ObservedOp,
-    ObservedRun,
-    ObservedTensor,
-    SourceCall,
-    TensorRef,
 )
 from wiregrad.frontends.recording.trace import input_names
 from wiregrad.ir import Certificate, CircuitGraph, GraphBuilder, Pattern, Place, Port

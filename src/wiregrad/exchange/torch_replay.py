@@ -12,20 +12,18 @@ from typing import Any
 
 from wiregrad.dtypes import format_brief_number
 from wiregrad.errors import require_package
-from wiregrad.exchange.observed_questions import (
-    BackwardCheck,
-    OpFinding,
-    describe_overwrite,
-    describe_source,
-    make_finding,
-)
 from wiregrad.exchange.observed_run import (
+    BackwardCheck,
     HeldValue,
     ObservedFunction,
     ObservedGradient,
     ObservedOp,
     ObservedRun,
+    OpFinding,
     TensorRef,
+    describe_overwrite,
+    describe_source,
+    make_finding,
 )
 
 with require_package("torch", "watching a PyTorch program"):

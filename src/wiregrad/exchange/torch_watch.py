@@ -27,17 +27,12 @@ from numpy.typing import NDArray
 
 from wiregrad.errors import InputError, NonFiniteError, is_library_file, require_package, short_repr
 from wiregrad.exchange import torch_replay
-from wiregrad.exchange.observed_questions import (
+from wiregrad.exchange.observed_run import (
     BackwardCheck,
+    HeldValue,
     ObservedBlame,
     ObservedExplanation,
     ObservedFlow,
-    blame_run,
-    explain_run,
-    flow_run,
-)
-from wiregrad.exchange.observed_run import (
-    HeldValue,
     ObservedFunction,
     ObservedGradient,
     ObservedOp,
@@ -46,6 +41,9 @@ from wiregrad.exchange.observed_run import (
     SourceCall,
     TensorRef,
     TensorSummary,
+    blame_run,
+    explain_run,
+    flow_run,
 )
 from wiregrad.ir import Place
 
