@@ -136,11 +136,11 @@ class PackedWires:
         triples = zip(self.types, self.sizes, ends, strict=True)
         return [packed[end - size : end].reshape(kind.shape) for kind, size, end in triples]
 
-    def unpack(self, packed: Any) -> list[Any]:
+    def unpack(self, packed: object) -> list[Any]:
         """Return the parts of a joined wire: a number, an array, a value or a port."""
         return [_as_dtype(part, kind.dtype) for part, kind in zip(self._cut(packed), self.types, strict=True)]
 
-    def unpack_flow(self, flow: Any) -> list[Any]:
+    def unpack_flow(self, flow: object) -> list[Any]:
         """Return the flow of each part, given that of the joined wire; whole numbers and conditions have none."""
         if type(flow) is MaskedFlow:
             flows = list(map(mask_flow, self._cut(flow.mask), self._cut(flow.value)))
@@ -151,7 +151,7 @@ class PackedWires:
             for part, kind in zip(flows, self.types, strict=True)
         ]
 
-    def join_flows(self, flows: Sequence[Any]) -> Any:
+    def join_flows(self, flows: Sequence[object]) -> Any:
         """Return the flow of the joined wire, given that of each part."""
         if all(flow is None for flow in flows):
             return None
@@ -165,7 +165,7 @@ class PackedWires:
         masks = [mask_part(flow, kind) for flow, kind in zip(flows, self.types, strict=True)]
         return mask_flow(join_rows([FUNCTIONS["ravel"].run(part) for part in masks]), value)
 
-    def _cut(self, packed: Any) -> list[Any]:
+    def _cut(self, packed: object) -> list[Any]:
         if self.is_single:
             return [packed]
         parts = []
@@ -195,7 +195,7 @@ def _as_dtype(x: Any, dtype: np.dtype[Any]) -> Any:
     return TABLE["cast"](x, dtype=dtype.name)
 
 
-def join_rows(rows: Sequence[Any]) -> Any:
+def join_rows(rows: Sequence[object]) -> Any:
     """Join rows of numbers, arrays, values or ports end to end."""
     return rows[0] if len(rows) == 1 else FUNCTIONS["concatenate"].run(list(rows), axis=-1)
 
@@ -212,7 +212,7 @@ def hollow_wire(kind: WireType) -> HollowWire:
     return HollowWire(kind.dtype, kind.shape)
 
 
-def mask_flow(mask: Any, value: Any) -> Any:
+def mask_flow(mask: object, value: object) -> Any:
     """Return a value under a mask; a mask whose elements are known may say that all or none of it is there."""
     if is_wire(mask):
         return MaskedFlow(mask, value)
@@ -224,21 +224,21 @@ def mask_flow(mask: Any, value: Any) -> Any:
     return only(mask, value)
 
 
-def fill_part(flow: Any, kind: WireType) -> Any:
+def fill_part(flow: object, kind: WireType) -> Any:
     """Return a flow as a number, array or wire of a type, with zeros where it is absent."""
     if not kind.differentiable or flow is None:
         return np.zeros(kind.shape, kind.dtype if kind.differentiable else np.float64)[()]
     return _spread_part(fill_absent(flow), kind)
 
 
-def mask_part(flow: Any, kind: WireType) -> Any:
+def mask_part(flow: object, kind: WireType) -> Any:
     """Return where a flow of a type is present."""
     if type(flow) is MaskedFlow:
         return _spread_part(flow.mask, WireType(BOOL.dtype, kind.shape))
     return np.full(kind.shape, flow is not None)[()]
 
 
-def _spread_part(part: Any, kind: WireType) -> Any:
+def _spread_part(part: object, kind: WireType) -> Any:
     if not is_wire(part):
         return np.broadcast_to(np.asarray(part, kind.dtype), kind.shape)[()]
     return match_shape(part, hollow_wire(kind))
@@ -252,7 +252,7 @@ def flow_types(kind: WireType, presence: Presence) -> list[WireType]:
     return [kind, *(mask if presence is Presence.MASKED else [])]
 
 
-def flow_wires(flow: Any, kind: WireType, presence: Presence) -> list[Any]:
+def flow_wires(flow: object, kind: WireType, presence: Presence) -> list[Any]:
     """Return the wires of a flow: none, its value, or its value and mask."""
     if presence is Presence.ABSENT:
         return []
@@ -260,7 +260,7 @@ def flow_wires(flow: Any, kind: WireType, presence: Presence) -> list[Any]:
     return value if presence is Presence.PRESENT else [*value, mask_part(flow, kind)]
 
 
-def take_flow(wires: Iterator[Any], presence: Presence) -> Any:
+def take_flow(wires: Iterator[object], presence: Presence) -> Any:
     """Return the flow whose wires come next."""
     if presence is Presence.ABSENT:
         return None
@@ -288,7 +288,7 @@ class BodyProgram:
         self._steps = [(row.node, find_kernel(row.op), tuple(row.sources)) for row in circuit.rows() if row.sources]
         self._outputs = circuit.columns.outputs.tolist()
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
+    def run(self, inputs: Sequence[object]) -> list[Any]:
         """Return the outputs."""
         values = list(self._values)
         for node, x in zip(self._inputs, inputs, strict=True):
@@ -327,7 +327,7 @@ class BodyWriter:
         wires = iter(self.add_inputs([kind for pair in pairs for kind in flow_types(*pair)]))
         return [take_flow(wires, presence) for presence in presences]
 
-    def copy_body(self, inputs: Sequence[Any]) -> list[Any]:
+    def copy_body(self, inputs: Sequence[object]) -> list[Any]:
         """Copy the nodes of the circuit, with these wires as its inputs; returns the wires of its outputs."""
         remaining = iter(inputs)
         constants = self.circuit.constants()
@@ -341,7 +341,7 @@ class BodyWriter:
                 self.ports.append(self.builder.apply(row.op, *wires, mode=row.mode))
         return [self.ports[node] for node in self.circuit.columns.outputs.tolist()]
 
-    def pull(self, flows: Sequence[Any]) -> list[Any]:
+    def pull(self, flows: Sequence[object]) -> list[Any]:
         """Return the gradient of each input, given those of the outputs."""
         seeds: dict[int, Any] = {}
         for node, flow in zip(self.circuit.columns.outputs.tolist(), flows, strict=True):
@@ -350,7 +350,7 @@ class BodyWriter:
         grads = sweep_backward(self.circuit, self.ports, seeds, SilentWatcher())
         return [grads[node] for node in self.circuit.input_indices()]
 
-    def push(self, flows: Sequence[Any]) -> list[Any]:
+    def push(self, flows: Sequence[object]) -> list[Any]:
         """Return the tangent of each output, given those of the inputs."""
         seeds = {
             node: flow
@@ -360,7 +360,7 @@ class BodyWriter:
         tangents = sweep_forward(self.circuit, self.ports, seeds)
         return [tangents[node] for node in self.circuit.columns.outputs.tolist()]
 
-    def build(self, wires: Sequence[Any]) -> CircuitGraph:
+    def build(self, wires: Sequence[object]) -> CircuitGraph:
         """Return the circuit with these outputs, which may be plain numbers."""
         ports = [
             wire if isinstance(wire, Port) else self.builder.place_constant(np.asarray(wire)[()]) for wire in wires
@@ -383,16 +383,16 @@ class ControlPlan(Protocol):
     def circuits(self) -> tuple[CircuitGraph, ...]:
         """The circuits that the node runs."""
 
-    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[object]) -> Any:
         """Return the joined results for plain numbers and arrays; `runners` run the circuits."""
 
-    def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+    def pull(self, g: object, xs: Sequence[object], y: object) -> list[Any]:
         """Return the gradient of each operand."""
 
-    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+    def push(self, tangents: Sequence[object], xs: Sequence[object], y: object) -> Any:
         """Return the tangent of the joined results."""
 
-    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+    def apply_to_rows(self, operands: Sequence[tuple[object, bool]], size: int) -> Any:
         """Return the joined results for a batch, whose examples are the first axis."""
 
 
@@ -413,7 +413,7 @@ class ControlOp(ArrayOp):
         """What runs the circuits of this node, by NumPy."""
         return [BodyProgram(circuit).run for circuit in self.plan.circuits]
 
-    def compute(self, *xs: Any) -> Any:
+    def compute(self, *xs: object) -> Any:
         """Run the loop on plain numbers and arrays.
 
         A long loop that is being traced is run by native code where that is loaded: what is traced is the circuit, and
@@ -430,25 +430,25 @@ class ControlOp(ArrayOp):
         """Return the type of the joined results, which follows from the body."""
         return self.plan.layout.kind
 
-    def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
+    def pull(self, slot: int, g: object, xs: Sequence[object], y: object, mode: int) -> Any:
         """Return the gradient of one operand."""
         return self.plan.pull(match_shape(g, y), xs, y)[slot]
 
-    def pull_slots(self, slots: Sequence[int], g: Any, xs: Sequence[Any], y: Any, mode: int) -> Iterator[Any]:
+    def pull_slots(self, slots: Sequence[int], g: object, xs: Sequence[object], y: object, mode: int) -> Iterator[Any]:
         """Iterate over the gradients of several operands, all from one loop."""
         flows = self.plan.pull(match_shape(g, y), xs, y)
         return iter([flows[slot] for slot in slots])
 
-    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
+    def push(self, tangents: Sequence[object], xs: Sequence[object], y: object, mode: int) -> Any:
         """Return the tangent of the results, from one loop over all tangents."""
         return self.plan.push(tangents, xs, y)
 
-    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+    def apply_to_rows(self, operands: Sequence[tuple[object, bool]], size: int) -> Any:
         """Return the results for a batch, whose examples are the first axis."""
         return self.plan.apply_to_rows(operands, size)
 
 
-def _refuse_unbound(*xs: Any, loop: ControlPlan) -> Any:
+def _refuse_unbound(*xs: object, loop: ControlPlan) -> Any:
     raise DomainError("a loop op computes with its plan alone")
 
 
@@ -472,7 +472,7 @@ WHILE_OP = _add_loop_op("while_loop", "A circuit that runs again and again as lo
 SWITCH_OP = _add_loop_op("switch", "One of several circuits, chosen by a whole number.")
 
 
-def run_plan(op: ControlOp, plan: ControlPlan, operands: Sequence[Any]) -> list[Any]:
+def run_plan(op: ControlOp, plan: ControlPlan, operands: Sequence[object]) -> list[Any]:
     """Apply a loop op to operands; returns its results one by one."""
     if not plan.layout.types:
         return []
@@ -545,14 +545,14 @@ class ScanPlan:
         nodes = self.body.size + sum(plan.work for plan in inner if isinstance(plan, ScanPlan))
         return nodes * (self.length or 0)
 
-    def split(self, operands: Sequence[Any]) -> ScanOperands:
+    def split(self, operands: Sequence[object]) -> ScanOperands:
         """Return the operands by their role."""
         rest = list(operands)
         count = rest.pop(0) if self.counted else None
         end = self.carry + self.xs
         return ScanOperands(count, rest[: self.carry], rest[self.carry : end], rest[end:])
 
-    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[object]) -> Any:
         """Run the loop on plain numbers and arrays."""
         count, carry, rows, consts = self.split(xs)
         length = self.length if count is None else int(count)
@@ -574,7 +574,7 @@ class ScanPlan:
             return self
         return replace(self, length=int(count), counted=False, _pulls={}, _pushes={})
 
-    def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+    def pull(self, g: object, xs: Sequence[object], y: object) -> list[Any]:
         """Return the gradient of each operand: the carries of all steps are computed again, then swept back."""
         plan = self.fix_length(self.split(xs).count) if self.counted else self
         _, carry, rows, consts = self.split(xs)
@@ -605,7 +605,7 @@ class ScanPlan:
         body = writer.build([*outputs[: self.carry], *inputs[: self.carry]])
         return replace(self, body=body, called=f"steps of {self.called}", _pulls={}, _pushes={})
 
-    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+    def push(self, tangents: Sequence[object], xs: Sequence[object], y: object) -> Any:
         """Return the tangent of the results: one loop that computes the body and its tangent side by side."""
         count, carry, rows, consts = self.split(xs)
         _, *parts = self.split(tangents)
@@ -617,10 +617,10 @@ class ScanPlan:
         return self._pushes[key].run(count, (carried, moving, fixed), (carry, rows, consts))
 
     @staticmethod
-    def _match(t: Any, x: Any) -> Any:
+    def _match(t: object, x: object) -> Any:
         return None if t is None else match_shape(t, x)
 
-    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+    def apply_to_rows(self, operands: Sequence[tuple[object, bool]], size: int) -> Any:
         """Run the loop on a batch: its body with one more axis in front."""
         return _batch_scan(self, operands, size)
 
@@ -638,7 +638,9 @@ class ScanPull(NamedTuple):
     returned: tuple[Presence, ...]
     """For each of xs: how its gradient is returned."""
 
-    def run(self, count: Any, flows: Sequence[Any], carry: list[Any], rows: list[Any], consts: list[Any]) -> list[Any]:
+    def run(
+        self, count: object, flows: Sequence[object], carry: list[object], rows: list[object], consts: list[object]
+    ) -> list[Any]:
         """Return the gradients of carry, xs and consts."""
         plan = self.plan
         if self.loop is None:
@@ -718,7 +720,7 @@ class ScanPush(NamedTuple):
     returned: tuple[Presence, ...]
     """How those of ys are returned."""
 
-    def run(self, count: Any, flows: Sequence[Sequence[Any]], operands: Sequence[Sequence[Any]]) -> Any:
+    def run(self, count: object, flows: Sequence[Sequence[object]], operands: Sequence[Sequence[object]]) -> Any:
         """Return the tangent of the joined results."""
         plan = self.plan
         end = plan.carry + plan.xs
@@ -816,14 +818,14 @@ class CountedPullPlan:
         pairs = zip(self.plan.in_types, self.returned, strict=True)
         return PackedWires([kind for pair in pairs for kind in flow_types(*pair)])
 
-    def apply(self, flows: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
+    def apply(self, flows: Sequence[object], xs: Sequence[object]) -> list[Any]:
         """Return the gradients of all operands of the scan."""
         given = zip(flows, self.plan.out_types, self.given, strict=True)
         operands = [*xs, *[wire for three in given for wire in flow_wires(*three)]]
         wires = iter(run_plan(SCAN_OP, self, operands))
         return [None, *[take_flow(wires, presence) for presence in self.returned]]
 
-    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[object]) -> Any:
         """Run as many steps as were counted, and sweep back."""
         size = 1 + len(self.plan.in_types)
         wires = iter(xs[size:])
@@ -832,18 +834,18 @@ class CountedPullPlan:
         leaving = zip(sent[1:], self.plan.in_types, self.returned, strict=True)
         return self.layout.pack([wire for three in leaving for wire in flow_wires(*three)])
 
-    def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+    def pull(self, g: object, xs: Sequence[object], y: object) -> list[Any]:
         """Raise: a second derivative would need the carries."""
         raise NoRuleError(
             f"the second derivative of {self.plan.called} in a circuit needs the carries of all steps, and their "
             "number is not known while the circuit is built: give wg.while_loop a bound, limit=1000"
         )
 
-    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+    def push(self, tangents: Sequence[object], xs: Sequence[object], y: object) -> Any:
         """Raise: a second derivative would need the carries."""
         return self.pull(None, xs, y)
 
-    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+    def apply_to_rows(self, operands: Sequence[tuple[object, bool]], size: int) -> Any:
         """Run the examples of a batch one by one."""
         op = SCAN_OP.bind_once(loop=self)
         rows = [op(*[pick_elements(x, k) if flag else x for x, flag in operands]) for k in range(size)]
@@ -883,7 +885,7 @@ class WhilePlan:
         """The condition and the body."""
         return self.condition, self.body
 
-    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
+    def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[object]) -> Any:
         """Run the loop on plain numbers and arrays."""
         carry = list(xs[: self.carry])
         asked = xs[self.carry : self.carry + self.conditions]
@@ -911,7 +913,7 @@ class WhilePlan:
         asking.builder = writer.builder
         return writer.build([*outputs, *asking.copy_body([*outputs, *asked])])
 
-    def as_scan(self, xs: Sequence[Any], y: Any) -> tuple[ScanPlan, list[Any]]:
+    def as_scan(self, xs: Sequence[object], y: object) -> tuple[ScanPlan, list[Any]]:
         """Return the scan that runs as many steps as were counted, and its operands."""
         plan = ScanPlan(
             body=self.body,
@@ -925,7 +927,7 @@ class WhilePlan:
         count = self.layout.unpack(y)[-1]
         return plan, [count, *xs[: self.carry], *xs[self.carry + self.conditions :]]
 
-    def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+    def pull(self, g: object, xs: Sequence[object], y: object) -> list[Any]:
         """Return the gradient of each operand; that of the condition's constants is absent."""
         plan, operands = self.as_scan(xs, y)
         flow = plan.layout.join_flows(self.layout.unpack_flow(g)[:-1])
@@ -934,14 +936,14 @@ class WhilePlan:
         sent = plan.pull(flow, operands, None)[1:]
         return [*sent[: self.carry], *[None] * self.conditions, *sent[self.carry :]]
 
-    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+    def push(self, tangents: Sequence[object], xs: Sequence[object], y: object) -> Any:
         """Return the tangent of the results; the number of steps has none."""
         plan, operands = self.as_scan(xs, y)
         moving = [None, *tangents[: self.carry], *tangents[self.carry + self.conditions :]]
         pushed = plan.push(moving, operands, None)
         return self.layout.join_flows([*plan.layout.unpack_flow(pushed), None]) if pushed is not None else None
 
-    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+    def apply_to_rows(self, operands: Sequence[tuple[object, bool]], size: int) -> Any:
         """Run the loop until all examples have stopped; one that has stopped keeps its carry."""
         return _batch_while(self, operands, size)
 
@@ -996,7 +998,7 @@ class SwitchPlan:
         with np.errstate(all="ignore"):
             return self.layout.pack(runners[int(index)](rest))
 
-    def pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+    def pull(self, g: object, xs: Sequence[object], y: object) -> list[Any]:
         """Return the gradient of each operand, by the same branch; absent for what that branch does not read."""
         flows = self.layout.unpack_flow(g)
         presences = tuple(map(presence_of, flows))
@@ -1010,7 +1012,7 @@ class SwitchPlan:
         operands = [*xs, *[wire for three in given for wire in flow_wires(*three)]]
         return [None, *_run_branches(plan, returned, operands)]
 
-    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+    def push(self, tangents: Sequence[object], xs: Sequence[object], y: object) -> Any:
         """Return the tangent of the results, by the same branch."""
         flows = [None if t is None else match_shape(t, x) for t, x in zip(tangents[1:], xs[1:], strict=True)]
         presences = tuple(map(presence_of, flows))
@@ -1024,7 +1026,7 @@ class SwitchPlan:
         operands = [*xs, *[wire for three in given for wire in flow_wires(*three)]]
         return self.layout.join_flows(_run_branches(plan, returned, operands))
 
-    def apply_to_rows(self, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+    def apply_to_rows(self, operands: Sequence[tuple[object, bool]], size: int) -> Any:
         """Run the chosen branch on a batch; all branches if the examples choose different ones."""
         return _batch_switch(self, operands, size)
 
@@ -1051,7 +1053,7 @@ def _derive_branches(
     return (SwitchPlan(kept, f"{what} of {plan.called}", plan.is_condition) if kept else None), tuple(wanted)
 
 
-def _run_branches(plan: SwitchPlan | None, returned: Sequence[Presence], operands: Sequence[Any]) -> list[Any]:
+def _run_branches(plan: SwitchPlan | None, returned: Sequence[Presence], operands: Sequence[object]) -> list[Any]:
     if plan is None:
         return [None] * len(returned)
     wires = iter(run_plan(SWITCH_OP, plan, operands))
@@ -1082,7 +1084,7 @@ def _write_branch_push(
 
 
 def _finish_branch(
-    writer: BodyWriter, flows: Sequence[Any], types: Sequence[WireType], wanted: Sequence[Presence] | None
+    writer: BodyWriter, flows: Sequence[object], types: Sequence[WireType], wanted: Sequence[Presence] | None
 ) -> tuple[CircuitGraph | None, Sequence[Presence]]:
     presences = list(map(presence_of, flows)) if wanted is None else wanted
     wires = [wire for three in zip(flows, types, presences, strict=True) for wire in flow_wires(*three)]
@@ -1112,13 +1114,13 @@ def batch_type(kind: WireType, size: int, flag: bool) -> WireType:
     return WireType(kind.dtype, (size, *kind.shape)) if flag else kind
 
 
-def repeat_wire(x: Any, size: int) -> Any:
+def repeat_wire(x: object, size: int) -> Any:
     """Return a wire that all examples share with the axis of the examples in front."""
     shape = shape_of(x)
     return TABLE["spread"](x, rank=len(shape), shape=(size, *shape))
 
 
-def copy_batched(writer: BodyWriter, inputs: Sequence[tuple[Any, bool]], size: int) -> list[tuple[Any, bool]]:
+def copy_batched(writer: BodyWriter, inputs: Sequence[tuple[object, bool]], size: int) -> list[tuple[Any, bool]]:
     """Copy the nodes of a writer's circuit for a batch; returns its outputs with their flags."""
     remaining = iter(inputs)
     circuit = writer.circuit
@@ -1135,7 +1137,7 @@ def copy_batched(writer: BodyWriter, inputs: Sequence[tuple[Any, bool]], size: i
     return [wires[node] for node in circuit.columns.outputs.tolist()]
 
 
-def _join_batch(layout: PackedWires, parts: Sequence[tuple[Any, bool]], size: int) -> Any:
+def _join_batch(layout: PackedWires, parts: Sequence[tuple[object, bool]], size: int) -> Any:
     """Join results for a batch; each has its examples in front, or is shared by all."""
     rows = [part if flag else repeat_wire(part, size) for part, flag in parts]
     if layout.is_single:
@@ -1144,7 +1146,7 @@ def _join_batch(layout: PackedWires, parts: Sequence[tuple[Any, bool]], size: in
     return join_rows(flat)
 
 
-def _batch_scan(plan: ScanPlan, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+def _batch_scan(plan: ScanPlan, operands: Sequence[tuple[object, bool]], size: int) -> Any:
     """Run a scan on a batch."""
     if plan.counted and operands[0][1]:
         return _batch_counted(plan, operands, size)
@@ -1174,7 +1176,7 @@ def _batch_scan(plan: ScanPlan, operands: Sequence[tuple[Any, bool]], size: int)
     return _join_batch(plan.layout, parts, size)
 
 
-def _batch_counted(plan: ScanPlan, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+def _batch_counted(plan: ScanPlan, operands: Sequence[tuple[object, bool]], size: int) -> Any:
     """Run a scan whose examples run different numbers of steps: each keeps its carry where it does not run."""
     counts = operands[0][0]
     writer = BodyWriter(plan.body)
@@ -1198,7 +1200,7 @@ def _batch_counted(plan: ScanPlan, operands: Sequence[tuple[Any, bool]], size: i
     return _as_dtype(reshape_to(joined, (size, *kind.shape)), kind.dtype)
 
 
-def _batch_while(plan: WhilePlan, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+def _batch_while(plan: WhilePlan, operands: Sequence[tuple[object, bool]], size: int) -> Any:
     """Run a while loop on a batch, with the number of steps of each example."""
     flags = [flag for _, flag in operands]
     end = plan.carry + plan.conditions
@@ -1253,7 +1255,7 @@ def _write_batch_step(plan: WhilePlan, flags: Sequence[bool], size: int) -> Circ
     return writer.build([*kept, step])
 
 
-def _batch_switch(plan: SwitchPlan, operands: Sequence[tuple[Any, bool]], size: int) -> Any:
+def _batch_switch(plan: SwitchPlan, operands: Sequence[tuple[object, bool]], size: int) -> Any:
     """Run branches on a batch."""
     (index, differs), *rest = operands
     flags = [flag for _, flag in rest]
@@ -1271,7 +1273,7 @@ def _batch_switch(plan: SwitchPlan, operands: Sequence[tuple[Any, bool]], size: 
     return _join_batch(plan.layout, [(result, True) for result in chosen], size)
 
 
-def _choose_rows(index: Any, number: int, new: Any, old: Any) -> Any:
+def _choose_rows(index: object, number: int, new: object, old: object) -> Any:
     """Return the rows of one branch for the examples that chose it, and those of the others elsewhere."""
     shape = (shape_of(index)[0], *(1,) * (len(shape_of(new)) - 1))
     return TABLE["where"](reshape_to(TABLE["equal"](index, number), shape), new, old)

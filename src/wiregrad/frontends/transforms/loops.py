@@ -79,7 +79,7 @@ def scan(
 
 
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, checkpoint: bool | int = False
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: object, *, checkpoint: bool | int = False
 ) -> Any:
     """Run `carry = body_fun(i, carry)` for i from lower to upper - 1; returns the last carry.
 
@@ -94,7 +94,7 @@ def fori_loop(
         return last
     steps = np.arange(operator.index(lower), operator.index(upper), dtype=np.int64)
 
-    def run_step(carry: Any, i: Any) -> tuple[Any, None]:
+    def run_step(carry: object, i: object) -> tuple[Any, None]:
         return body_fun(i, carry), None
 
     run_step.__name__ = function_name(body_fun)
@@ -102,7 +102,7 @@ def fori_loop(
 
 
 def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any, *, limit: int | None = None
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: object, *, limit: int | None = None
 ) -> Any:
     """Run `carry = body_fun(carry)` as long as `cond_fun(carry)` is true; returns the last carry.
 
@@ -121,7 +121,7 @@ def while_loop(
     return _record_while(cond_fun, body_fun, init_val, limit)
 
 
-def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+def cond(pred: object, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
     """Return `true_fun(*operands)` if pred is true, else `false_fun(*operands)`; only that function is computed.
 
     >>> cond(True, lambda x: x + 1.0, lambda x: x - 1.0, 3.0)
@@ -140,7 +140,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     return _record_switch(TABLE["cast"](pred, dtype="int64"), (false_fun, true_fun), operands, "cond")
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: object) -> Any:
     """Return `branches[index](*operands)`; only that function is computed.
 
     >>> switch(1, [lambda x: x, lambda x: x * x], 3.0)
@@ -163,7 +163,7 @@ def _has_values(container: object) -> bool:
     return any(isinstance(leaf, Value) for leaf in flatten(container)[0])
 
 
-def _as_operand(leaf: Any, what: str) -> Any:
+def _as_operand(leaf: object, what: str) -> Any:
     """Return a leaf as an array or NumPy number of a type that a wire can have; values stay as they are."""
     if isinstance(leaf, Value):
         return leaf
@@ -177,7 +177,7 @@ def _as_operand(leaf: Any, what: str) -> Any:
     return array[()]
 
 
-def _count_steps(rows: Sequence[Any], length: int | None) -> int:
+def _count_steps(rows: Sequence[object], length: int | None) -> int:
     """Return the number of steps; raises if xs and length disagree."""
     sizes = set()
     for row in rows:
@@ -197,7 +197,7 @@ def _count_steps(rows: Sequence[Any], length: int | None) -> int:
 
 
 def _scan_plainly(
-    f: Callable[..., Any], init: Any, rows: Sequence[Any], tree: ContainerTree, count: int, reverse: bool
+    f: Callable[..., Any], init: object, rows: Sequence[Any], tree: ContainerTree, count: int, reverse: bool
 ) -> tuple[Any, Any] | None:
     """Run a scan as a Python loop; None if the first step shows that values are recorded."""
     for leaf in flatten(init)[0]:
@@ -217,12 +217,12 @@ def _scan_plainly(
     return unflatten(flatten(carry)[1], last), _stack_rows(results[::-1] if reverse else results)
 
 
-def _stack_rows(results: Sequence[Any]) -> Any:
+def _stack_rows(results: Sequence[object]) -> Any:
     columns = zip(*[flatten(result)[0] for result in results], strict=True)
     return unflatten(flatten(results[0])[1], [np.stack(column) for column in columns])
 
 
-def _split_pair(result: Any, f: Callable[..., Any]) -> tuple[Any, Any]:
+def _split_pair(result: object, f: Callable[..., Any]) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise OperandError(
             f"{function_name(f)} must return two things, the carry and y (None if there is no y); "
@@ -232,7 +232,7 @@ def _split_pair(result: Any, f: Callable[..., Any]) -> tuple[Any, Any]:
 
 
 def _check_carry(
-    before: tuple[list[Any], ContainerTree], after: tuple[list[Any], ContainerTree], f: Callable[..., Any]
+    before: tuple[list[object], ContainerTree], after: tuple[list[object], ContainerTree], f: Callable[..., Any]
 ) -> None:
     """Raise if a step returns a carry of another structure or of other shapes."""
     if before[1] != after[1]:
@@ -253,7 +253,7 @@ def _raise_changed(f: Callable[..., Any], k: int, count: int, wanted: str, got: 
 
 
 def _scan_in_chunks(
-    f: Callable[..., Any], init: Any, xs: Any, count: int, reverse: bool, every: int
+    f: Callable[..., Any], init: object, xs: object, count: int, reverse: bool, every: int
 ) -> tuple[Any, Any]:
     """Run a scan as a scan of scans: what is stored are the carries between the inner ones."""
     whole = count // every * every
@@ -268,7 +268,7 @@ def _scan_in_chunks(
         for row in rows
     ]
 
-    def run_chunk(carry: Any, chunk: Any) -> tuple[Any, Any]:
+    def run_chunk(carry: object, chunk: object) -> tuple[Any, Any]:
         return scan(f, carry, chunk, every, reverse)
 
     run_chunk.__name__ = function_name(f)
@@ -292,7 +292,7 @@ class TracedBody(NamedTuple):
     results: list[Any]
 
 
-def trace_body(f: Callable[..., Any], args: tuple[Any, ...], what: str) -> TracedBody | None:
+def trace_body(f: Callable[..., Any], args: tuple[object, ...], what: str) -> TracedBody | None:
     """Trace a body at sample arguments; values from outside become further inputs. None if it returns nothing."""
     traced = run_traced(f, args, {}, named=True, replayed=False, discrete=True)
     _check_steering(traced, f, what)
@@ -326,24 +326,24 @@ def _check_steering(traced: TracedFunction, f: Callable[..., Any], what: str) ->
     )
 
 
-def _sample_of(leaf: Any, kind: WireType) -> Any:
+def _sample_of(leaf: object, kind: WireType) -> Any:
     """Return what a body is traced with for a leaf: the leaf itself, as a plain number or array of a type."""
     data = np.asarray(data_of(leaf)).astype(kind.dtype)[()]
     is_python = is_python_number(leaf) and kind.dtype == np.float64
     return float(data) if is_python else data
 
 
-def _type_of(leaf: Any) -> WireType:
+def _type_of(leaf: object) -> WireType:
     return type_of_constant(np.asarray(data_of(leaf))[()])
 
 
-def _is_weak(leaf: Any) -> bool:
+def _is_weak(leaf: object) -> bool:
     """Return whether a leaf is a Python whole number or condition, which takes the type of what it meets."""
     return type(leaf) in (int, bool)
 
 
 def _record_scan(
-    f: Callable[..., Any], init: Any, rows: Sequence[Any], tree: ContainerTree, count: int, reverse: bool
+    f: Callable[..., Any], init: object, rows: Sequence[object], tree: ContainerTree, count: int, reverse: bool
 ) -> tuple[Any, Any]:
     """Trace the body of a scan and record the loop as one node."""
     carry = CarriedLeaves(init)
@@ -378,7 +378,7 @@ def _record_scan(
     return carry.restore(results[:size]), unflatten(y_tree, results[size:])
 
 
-def _sample_row(row: Any) -> Any:
+def _sample_row(row: object) -> Any:
     """Return the first row of one of xs, or zeros if there is none."""
     data = data_of(row)
     return data[0] if len(data) else np.zeros(np.shape(data)[1:], data.dtype)[()]
@@ -387,7 +387,7 @@ def _sample_row(row: Any) -> Any:
 class CarriedLeaves:
     """The leaves of a carry, and the types that they have in the loop."""
 
-    def __init__(self, init: Any) -> None:
+    def __init__(self, init: object) -> None:
         given, self.tree = flatten(init)
         self.given = given
         self.leaves = [_as_operand(leaf, "the carry") for leaf in given]
@@ -404,7 +404,9 @@ class CarriedLeaves:
             for leaf, kind in zip(self.leaves, self.types, strict=True)
         ]
 
-    def check(self, after: tuple[list[Any], ContainerTree], types: Sequence[WireType], f: Callable[..., Any]) -> bool:
+    def check(
+        self, after: tuple[list[object], ContainerTree], types: Sequence[WireType], f: Callable[..., Any]
+    ) -> bool:
         """Compare the carry that a step returns; returns whether Python's whole numbers became floats, so try again."""
         _check_carry((self.leaves, self.tree), after, f)
         changed = False
@@ -430,7 +432,7 @@ class CarriedLeaves:
                 outputs[k] = TABLE["cast"](outputs[k], dtype=wanted.dtype.name)
         return writer.build(outputs)
 
-    def restore(self, results: Sequence[Any]) -> Any:
+    def restore(self, results: Sequence[object]) -> Any:
         """Return the last carry in its own structure; Python numbers are Python numbers again."""
         leaves = [
             _as_python(result) if is_python_number(leaf) else result
@@ -439,13 +441,13 @@ class CarriedLeaves:
         return unflatten(self.tree, leaves)
 
 
-def _as_python(result: Any) -> Any:
+def _as_python(result: object) -> Any:
     if isinstance(result, Value):
         return as_python_number(result)
     return result.item() if isinstance(result, np.generic) else result
 
 
-def _run_node(op: ControlOp, plan: ControlPlan, operands: Sequence[Any]) -> list[Any]:
+def _run_node(op: ControlOp, plan: ControlPlan, operands: Sequence[object]) -> list[Any]:
     """Apply a loop op, recorded if there are values among its operands; returns its results one by one."""
     bound = op.bind_once(loop=plan)
     if any(isinstance(x, Value) for x in operands):
@@ -454,7 +456,7 @@ def _run_node(op: ControlOp, plan: ControlPlan, operands: Sequence[Any]) -> list
 
 
 def _loop_plainly(
-    cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init: Any, limit: int | None
+    cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init: object, limit: int | None
 ) -> tuple[Any] | None:
     """Run a while loop as a Python loop; None if the first step shows that values are recorded."""
     carry = init
@@ -484,7 +486,7 @@ def _check_condition(runs: Any, cond_fun: Callable[..., Any]) -> None:
         )
 
 
-def _record_while(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init: Any, limit: int | None) -> Any:
+def _record_while(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init: object, limit: int | None) -> Any:
     """Trace the condition and the body of a while loop and record the loop as one node."""
     carry = CarriedLeaves(init)
     body = trace_body(body_fun, (carry.sample(),), "while_loop")
@@ -510,7 +512,9 @@ def _record_while(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], in
     return carry.restore(results[:-1])
 
 
-def _record_switch(index: Any, branches: Sequence[Callable[..., Any]], operands: tuple[Any, ...], what: str) -> Any:
+def _record_switch(
+    index: object, branches: Sequence[Callable[..., Any]], operands: tuple[object, ...], what: str
+) -> Any:
     """Trace all branches and record the choice as one node."""
     leaves, tree = flatten(operands)
     given = [_as_operand(leaf, "an operand") for leaf in leaves]

@@ -132,7 +132,7 @@ class ODEResult:
     """What should be known about the result: ignored events, stiffness, an early end."""
     _solve_at: Callable[[Any], Any] = field(compare=False)
 
-    def sol(self, t: Any) -> Any:
+    def sol(self, t: object) -> Any:
         """Return the state at one time or at several, between the first and the last; it can be differentiated.
 
         The equation is solved again for that, with the same steps, so ask for many times at once.
@@ -154,9 +154,9 @@ class ODEResult:
 
 def odeint(
     f: Callable[..., Any],
-    y0: Any,
-    ts: Any,
-    *args: Any,
+    y0: object,
+    ts: object,
+    *args: object,
     method: str = "dopri5",
     rtol: float = DEFAULT_RTOL,
     atol: float = DEFAULT_ATOL,
@@ -219,7 +219,7 @@ def _find_method(name: object) -> OdeMethod:
     return method
 
 
-def _check_tolerance(tolerance: Any, what: str) -> float:
+def _check_tolerance(tolerance: object, what: str) -> float:
     size = float(data_of(tolerance))
     if not isfinite(size) or size <= 0.0:
         raise OperandError(f"{what} must be a finite number above 0; got {size}{format_user_line()}")
@@ -239,7 +239,7 @@ def _check_steps(settings: OdeSettings) -> None:
         raise OperandError(f"max_steps must be above 0; got {settings.max_steps}")
 
 
-def _read_times(ts: Any) -> Any:
+def _read_times(ts: object) -> Any:
     """Return the times as one vector, of numbers or values; raises unless they rise or fall."""
     leaves = flatten(ts)[0]
     if len(leaves) == 1 and not isinstance(ts, list | tuple):
@@ -273,7 +273,7 @@ def read_step(system: BoundSystem, move: OdeMove, step: OdeStep) -> tuple[list[A
 
 
 def apply_move(
-    system: BoundSystem, move: OdeMove, start: Any, z: Any
+    system: BoundSystem, move: OdeMove, start: object, z: object
 ) -> tuple[Any, Any, list[Any], list[tuple[Any, Any]]]:
     """Take a chosen step on recorded values; returns the start of the leg, the state, the rows and the events."""
     end_time = system.times[move.end_index]
@@ -287,14 +287,14 @@ def apply_move(
     return end_time if move.stop == 1.0 else start, step.end, rows, fired
 
 
-def _solve_event(system: BoundSystem, crossing: tuple[int, float], t: Any, z: Any) -> Any:
+def _solve_event(system: BoundSystem, crossing: tuple[int, float], t: Any, z: object) -> Any:
     """Return the length of the step that ends at an event: the known one, with the derivative of the equation."""
     k, length = crossing
     if system.plain:
         return length
     method = system.problem.method
 
-    def gap_after(h: Any) -> Any:
+    def gap_after(h: object) -> Any:
         return system.gap(k, t + h, method.take_step(system, t, h, z).end)
 
     gap_after.__name__ = f"event {k} ({system.problem.events[k].label})"
@@ -302,7 +302,7 @@ def _solve_event(system: BoundSystem, crossing: tuple[int, float], t: Any, z: An
 
 
 def _solve_problem(
-    problem: InitialValueProblem, y0: Any, times: Any, args: tuple[Any, ...], adjoint: str, queries: Any
+    problem: InitialValueProblem, y0: object, times: object, args: tuple[object, ...], adjoint: str, queries: object
 ) -> tuple[OdeSegment, Any]:
     """Solve a problem and record it as one node if it depends on values; returns the node's segment and its result."""
     joined = times if queries is None else FUNCTIONS["concatenate"].run([times, queries])
@@ -328,7 +328,7 @@ def _solve_problem(
     return segment, finish_node(home, op, operands, [data_of(x) for x in operands], packed)
 
 
-def _solve_between(problem: InitialValueProblem, solve: Callable[[Any], Any], times: Any, t: Any) -> Any:
+def _solve_between(problem: InitialValueProblem, solve: Callable[[Any], Any], times: object, t: object) -> Any:
     """Return the states at other times, by solving again with the same steps."""
     wanted = t if isinstance(t, Value) else np.asarray(t, float)
     queries = FUNCTIONS["ravel"].run(wanted)
@@ -358,7 +358,7 @@ class SolvedRows:
             joined += [FUNCTIONS["reshape"].run(time, (1,)), state]
         return FUNCTIONS["concatenate"].run(joined) if joined else np.zeros(0)
 
-    def add(self, move: OdeMove, rows: Sequence[Any], fired: Sequence[tuple[Any, Any]]) -> None:
+    def add(self, move: OdeMove, rows: Sequence[object], fired: Sequence[tuple[object, object]]) -> None:
         """Add what a step gave."""
         self.rows += rows
         which = [*(k for k, _ in move.crossings), *([] if move.effect is None else [move.effect[0]])]
@@ -383,7 +383,7 @@ class OdeSegment(CheckpointSegment):
     def __init__(
         self,
         problem: InitialValueProblem,
-        leaves: list[Any],
+        leaves: list[object],
         values: list[int],
         tree: Any,
         query_count: int,
@@ -410,7 +410,7 @@ class OdeSegment(CheckpointSegment):
         """The key that tells calls apart: the problem, the positions of its values, and the other arguments."""
         return self.problem, self.query_count, self.adjoint, *super().identity[1:]
 
-    def run_first(self, passed: Sequence[Any]) -> list[Any]:
+    def run_first(self, passed: Sequence[object]) -> list[Any]:
         """Solve the problem on plain numbers, and note which values from outside f and the events use."""
         self.kinds = [number_class(x) for x in passed]
         captured: dict[Any, Value] = {}
@@ -423,7 +423,7 @@ class OdeSegment(CheckpointSegment):
         self.parts = PackedParts([packed])
         return [packed]
 
-    def _solve_plainly(self, data: Sequence[Any], captured: dict[Any, Value] | None = None) -> SolvedRows:
+    def _solve_plainly(self, data: Sequence[object], captured: dict[object, Value] | None = None) -> SolvedRows:
         """Solve on plain numbers; returns the rows and events."""
         trajectory, z = self._make_trajectory(data)
         found = SolvedRows([z] if trajectory.lands else [], [])
@@ -445,14 +445,14 @@ class OdeSegment(CheckpointSegment):
         found.rows = self._sort_rows(found.rows, trajectory)
         return found
 
-    def _sort_rows(self, rows: list[Any], trajectory: Trajectory) -> list[Any]:
+    def _sort_rows(self, rows: list[object], trajectory: Trajectory) -> list[Any]:
         """Return rows in the order in which they were asked for; steps reach them in the order of time."""
         if trajectory.lands:
             return rows
         ranks = {k: rank for rank, k in enumerate(trajectory.rows[: len(rows)])}
         return [rows[ranks[k]] for k in sorted(ranks)]
 
-    def _make_trajectory(self, data: Sequence[Any]) -> tuple[Trajectory, Vector]:
+    def _make_trajectory(self, data: Sequence[object]) -> tuple[Trajectory, Vector]:
         """Return the steps of the solution for plain numbers, and the first state."""
         (y0, times, args), _ = unflatten(self.tree, self._fill(data))
         numbers = [float(t) for t in np.asarray(times)]
@@ -465,7 +465,7 @@ class OdeSegment(CheckpointSegment):
         z = np.array(self.problem.join_state(y0, "y0"), float)
         return Trajectory(system, rows, end, lands=not self.query_count), z
 
-    def _fill(self, data: Sequence[Any]) -> list[Any]:
+    def _fill(self, data: Sequence[object]) -> list[Any]:
         return fill_places(self.leaves, self.values, data[: len(self.values)])
 
     def _iterate_steps(
@@ -473,7 +473,7 @@ class OdeSegment(CheckpointSegment):
         trajectory: Trajectory,
         z: Vector,
         counts: SolveCounts,
-        captured: dict[Any, Value] | None = None,
+        captured: dict[object, Value] | None = None,
     ) -> Iterator[AcceptedStep]:
         """Iterate over the steps of a solution."""
         with self._apart(captured):
@@ -486,11 +486,11 @@ class OdeSegment(CheckpointSegment):
             yield accepted
             state = accepted.after
 
-    def _apart(self, captured: dict[Any, Value] | None = None) -> AbstractContextManager[None]:
+    def _apart(self, captured: dict[object, Value] | None = None) -> AbstractContextManager[None]:
         """Return a block in which f runs on plain numbers; a compiled f is not recorded, so that it is replayed."""
         return nullcontext() if self.problem.is_compiled else note_captures(captured)
 
-    def _compute_result(self, y0: Any, times: Any, args: tuple[Any, ...]) -> Any:
+    def _compute_result(self, y0: object, times: object, args: tuple[object, ...]) -> Any:
         """Solve again: on plain numbers, or on recorded values with the steps that plain numbers take."""
         leaves, _ = flatten((y0, times, args))
         data = [data_of(leaves[k]) for k in self.values]
@@ -506,7 +506,7 @@ class OdeSegment(CheckpointSegment):
         found.rows = self._sort_rows(found.rows, trajectory)
         return found.pack()
 
-    def _solve_again(self, data: Sequence[Any]) -> Any:
+    def _solve_again(self, data: Sequence[object]) -> Any:
         """Solve at other inputs, for a circuit; raises if there are other events than when it was traced."""
         found = self._solve_plainly(data)
         if tuple(k for k, _, _ in found.events) != self.order or len(found.rows) != self.row_count:
@@ -516,7 +516,7 @@ class OdeSegment(CheckpointSegment):
             )
         return found.pack()
 
-    def _check_same_result(self, results: list[Any], y: Any) -> None:
+    def _check_same_result(self, results: list[object], y: object) -> None:
         """Raise if f gave another solution than the first time; values are rounded otherwise than plain numbers."""
         again, first = np.asarray(data_of(results[0])), np.asarray(data_of(y))
         if again.shape != first.shape or not np.allclose(again, first, rtol=1e-6, atol=1e-9, equal_nan=True):
@@ -529,7 +529,7 @@ class OdeSegment(CheckpointSegment):
             "that has changed since, such as a random number or the data of an object; pass it in as an argument"
         )
 
-    def _recompute_gradients(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+    def _recompute_gradients(self, g: object, xs: Sequence[object], y: object) -> list[Any]:
         """Return the gradients of all operands."""
         if self.adjoint == "continuous":
             return AdjointEquation(self, xs).pull(g, y)
@@ -556,7 +556,7 @@ class OdeSegment(CheckpointSegment):
                 f"circuit cannot hold it; trace the function, and differentiate the circuit{format_user_line()}"
             )
 
-    def _pull_steps(self, g: Vector, xs: Sequence[Any]) -> list[Any]:
+    def _pull_steps(self, g: Vector, xs: Sequence[object]) -> list[Any]:
         """Go back over the steps, one recorded at a time, and add up the gradients."""
         trajectory, z = self._make_trajectory(xs)
         gradients = StepGradients(self, trajectory, g, xs)
@@ -590,7 +590,7 @@ class OdeSegment(CheckpointSegment):
         """Return how many states or steps are kept, given about how many bytes each takes."""
         return min(max(KEPT_BYTES // bytes_of_each, MIN_KEPT_STATES), MAX_KEPT_STATES)
 
-    def _count_steps(self, trajectory: Trajectory, z: Vector, xs: Sequence[Any]) -> int:
+    def _count_steps(self, trajectory: Trajectory, z: Vector, xs: Sequence[object]) -> int:
         """Return the number of steps; it is known unless a circuit was run at other inputs."""
         latest = self._latest_solve
         if latest.has_data(xs):
@@ -600,7 +600,7 @@ class OdeSegment(CheckpointSegment):
             pass
         return counts.steps
 
-    def record_step(self, accepted: AcceptedStep, xs: Sequence[Any]) -> RecordedStep:
+    def record_step(self, accepted: AcceptedStep, xs: Sequence[object]) -> RecordedStep:
         """Record one step on a tape of its own, from its state and the operands."""
         session = RecordingSession(Tape(TapeKind.APART))
         state, move = accepted.before, accepted.move
@@ -616,20 +616,20 @@ class OdeSegment(CheckpointSegment):
                 session.data.append(value._data)
         return RecordedStep(session, start, end, rows, fired)
 
-    def _lift_operand(self, session: RecordingSession, k: int, x: Any) -> Any:
+    def _lift_operand(self, session: RecordingSession, k: int, x: object) -> Any:
         if self.values[k] < self.state_count:
             # Steps do not read y0.
             return x
         value = session.lift_argument(x, lambda: "an argument")
         return as_python_number(value) if self.kinds[k] is Scalar else as_numpy_number(value)
 
-    def push_tangent(self, slot: int, t: Any, xs: Sequence[Any], y: Any) -> Any:
+    def push_tangent(self, slot: int, t: object, xs: Sequence[object], y: object) -> Any:
         """Return the tangent of the result for a tangent of one operand."""
         if isinstance(t, Value) or any(isinstance(x, Value) for x in xs):
             return push_by_transpose(lambda slot, g, xs: self.pull_gradient(slot, g, xs, y), slot, t, xs, y)
         return self._run_plainly(lambda: self._push_steps(slot, t, xs))
 
-    def _push_steps(self, slot: int, t: Any, xs: Sequence[Any]) -> Any:
+    def _push_steps(self, slot: int, t: object, xs: Sequence[Any]) -> Any:
         """Push a tangent along the steps, one recorded at a time."""
         trajectory, z = self._make_trajectory(xs)
         tangents = StepTangents(self, slot, t)
@@ -714,7 +714,7 @@ class OdeSegment(CheckpointSegment):
 
 
 @contextmanager
-def note_captures(captured: dict[Any, Value] | None) -> Iterator[None]:
+def note_captures(captured: dict[object, Value] | None) -> Iterator[None]:
     """Record on a tape that is dropped afterwards, and note which values from outside were used."""
     tape = Tape(TapeKind.APART)
     with no_grad(), STATE.record_on(tape):
@@ -854,8 +854,8 @@ class CompiledPullback:
         base = method.base
 
         def make_end(bound: BoundFunction) -> Callable[..., Any]:
-            def pull_end(t: Any, h: Any, z: Any, args: Any, flow: Any) -> Any:
-                def take(t: Any, h: Any, z: Any, own: Sequence[Any]) -> Any:
+            def pull_end(t: object, h: object, z: object, args: object, flow: object) -> Any:
+                def take(t: object, h: object, z: object, own: Sequence[object]) -> Any:
                     return base.take_step(bound.at(_fill_leaves(args, chosen, own)), t, h, z).end
 
                 return vjp(take, t, h, z, _pick_leaves(args, chosen))[1](flow)
@@ -863,8 +863,8 @@ class CompiledPullback:
             return pull_end
 
         def make_inside(bound: BoundFunction) -> Callable[..., Any]:
-            def pull_inside(t: Any, h: Any, z: Any, share: Any, args: Any, flow: Any) -> Any:
-                def take(t: Any, h: Any, z: Any, share: Any, own: Sequence[Any]) -> Any:
+            def pull_inside(t: object, h: object, z: object, share: object, args: object, flow: object) -> Any:
+                def take(t: object, h: object, z: object, share: object, own: Sequence[object]) -> Any:
                     step = base.take_step(bound.at(_fill_leaves(args, chosen, own)), t, h, z)
                     return base.interpolate(step, share)
 
@@ -875,21 +875,21 @@ class CompiledPullback:
         self._end = method.compile(f"pull end {chosen}", make_end)
         self._inside = method.compile(f"pull inside {chosen}", make_inside)
 
-    def pull_end(self, step: OdeStep, args: Sequence[Any], flow: Vector) -> Any:
+    def pull_end(self, step: OdeStep, args: Sequence[object], flow: Vector) -> Any:
         """Return the gradients by time, length, state and leaves, given that of the end of a step."""
         return self._end(step.t, step.h, step.z, args, flow)
 
-    def pull_inside(self, step: OdeStep, share: float, args: Sequence[Any], flow: Vector) -> Any:
+    def pull_inside(self, step: OdeStep, share: float, args: Sequence[object], flow: Vector) -> Any:
         """Return the same and the gradient by the share, given the gradient of the solution at a share of a step."""
         return self._inside(step.t, step.h, step.z, share, args, flow)
 
 
-def _pick_leaves(args: Any, chosen: Sequence[int]) -> list[Any]:
+def _pick_leaves(args: object, chosen: Sequence[int]) -> list[Any]:
     leaves, _ = flatten(args)
     return [leaves[k] for k in chosen]
 
 
-def _fill_leaves(args: Any, chosen: Sequence[int], own: Sequence[Any]) -> Any:
+def _fill_leaves(args: object, chosen: Sequence[int], own: Sequence[Any]) -> Any:
     leaves, tree = flatten(args)
     return unflatten(tree, fill_places(leaves, chosen, own))
 
@@ -925,7 +925,7 @@ class AdjointEquation:
         self.passed = [k for k, place in enumerate(segment.values) if place > segment.times_place]
         (_, self.times, _), _ = unflatten(segment.tree, segment._fill(xs))
 
-    def pull(self, g: Any, y: Any) -> list[Any]:
+    def pull(self, g: object, y: object) -> list[Any]:
         """Return the gradients of all operands, given that of the packed rows."""
         segment = self.segment
         size = segment.problem.parts.size
@@ -943,7 +943,7 @@ class AdjointEquation:
         by_time[0] = self._along_slope(times[0], rows[0], flows[0]) - self._along_slope(times[0], rows[0], flow)
         return self._collect(flow, by_time, sums)
 
-    def _compute_slope(self, t: Any, z: Any, operands: Sequence[Any]) -> Any:
+    def _compute_slope(self, t: object, z: object, operands: Sequence[object]) -> Any:
         data: list[Any] = list(self.xs)
         for k, x in zip(self.passed, operands, strict=True):
             data[k] = x
@@ -951,14 +951,16 @@ class AdjointEquation:
         with convention(self.segment.convention):
             return self.segment.problem.compute_slope(t, z, args)
 
-    def _along_slope(self, t: Any, z: Any, flow: Any) -> Any:
+    def _along_slope(self, t: object, z: object, flow: object) -> Any:
         return FUNCTIONS["sum"].run(flow * self._compute_slope(t, z, [self.xs[k] for k in self.passed]))
 
-    def _solve_back(self, t: Any, earlier: Any, z: Any, flow: Any, sums: Any, operands: Sequence[Any]) -> Any:
+    def _solve_back(
+        self, t: object, earlier: object, z: object, flow: object, sums: object, operands: Sequence[object]
+    ) -> Any:
         """Solve the equations of the state, its gradient and those of the operands from one time to the one before."""
         settings = self.segment.problem.settings
 
-        def compute_slopes(t: Any, state: Any, *operands: Any) -> Any:
+        def compute_slopes(t: object, state: Any, *operands: Any) -> Any:
             slope, pull = vjp(lambda z, *rest: self._compute_slope(t, z, rest), state[0], *operands)
             by_state, *by_operands = pull(state[1])
             return slope, -by_state, [-one for one in by_operands]
@@ -979,10 +981,10 @@ class AdjointEquation:
         return flows[-1], [one[-1] for one in all_sums]
 
     @staticmethod
-    def _is_recorded(*times: Any) -> bool:
+    def _is_recorded(*times: object) -> bool:
         return any(isinstance(t, Value) for t in times)
 
-    def _collect(self, flow: Any, by_time: list[Any], sums: Sequence[Any]) -> list[Any]:
+    def _collect(self, flow: Any, by_time: list[object], sums: Sequence[object]) -> list[Any]:
         """Return the gradients in the order of the operands."""
         segment = self.segment
         found: list[Any] = [None] * len(self.xs)
@@ -997,13 +999,13 @@ class AdjointEquation:
         return [one if isinstance(one, Value) else settle_gradient(one, data_of(x)) for one, x in pairs]
 
 
-def _ode_back(slot: int, g: Any, xs: Sequence[Any], y: Any, *, segment: OdeSegment) -> Any:
+def _ode_back(slot: int, g: object, xs: Sequence[object], y: object, *, segment: OdeSegment) -> Any:
     if not isinstance(g, Value | np.ndarray | np.generic | float):
         raise NoRuleError(f"{segment.called} is solved step by step, which a backward circuit cannot hold")
     return segment.pull_gradient(slot, g, xs, y)
 
 
-def _ode_ahead(slot: int, t: Any, xs: Sequence[Any], y: Any, *, segment: OdeSegment) -> Any:
+def _ode_ahead(slot: int, t: object, xs: Sequence[object], y: object, *, segment: OdeSegment) -> Any:
     return segment.push_tangent(slot, t, xs, y)
 
 

@@ -42,10 +42,10 @@ Vector = NDArray[np.float64]
 class OdeSystem(Protocol):
     """A differential equation dz/dt = slope(t, z) on vectors."""
 
-    def slope(self, t: Any, z: Any) -> Any:
+    def slope(self, t: object, z: object) -> Any:
         """Return dz/dt."""
 
-    def slope_derivatives(self, t: Any, z: Any) -> tuple[Any, Any]:
+    def slope_derivatives(self, t: object, z: object) -> tuple[Any, Any]:
         """Return the derivatives of dz/dt by t and by z."""
 
 
@@ -64,13 +64,13 @@ class OdeMethod(Protocol):
     def evaluations(self) -> int:
         """How often a step computes the slope, the one at its end included, and that at its start not."""
 
-    def take_step(self, system: OdeSystem, t: Any, h: Any, z: Any, slope: Any = None) -> OdeStep:
+    def take_step(self, system: OdeSystem, t: object, h: object, z: object, slope: object = None) -> OdeStep:
         """Take a step from z at t; `slope` is dz/dt there, if it is known."""
 
     def estimate_error(self, step: OdeStep) -> Any:
         """Estimate the error of a step."""
 
-    def interpolate(self, step: OdeStep, share: Any) -> Any:
+    def interpolate(self, step: OdeStep, share: object) -> Any:
         """Return the solution within a step, at a share of its length."""
 
     def estimate_stiffness(self, step: OdeStep) -> float:
@@ -146,7 +146,7 @@ class RungeKuttaMethod:
         """How often a step computes the slope."""
         return len(self.rows) + 1
 
-    def take_step(self, system: OdeSystem, t: Any, h: Any, z: Any, slope: Any = None) -> OdeStep:
+    def take_step(self, system: OdeSystem, t: Any, h: Any, z: object, slope: object = None) -> OdeStep:
         """Take a step from z at t."""
         slopes = [system.slope(t, z) if slope is None else slope]
         point = z
@@ -160,7 +160,7 @@ class RungeKuttaMethod:
         assert self.error_weights is not None
         return step.h * combine(self.error_weights, [*step.stages, step.end_slope()])
 
-    def interpolate(self, step: OdeStep, share: Any) -> Any:
+    def interpolate(self, step: OdeStep, share: object) -> Any:
         """Return the solution within a step: of order 4 where the method has such a polynomial, else a cubic."""
         if self.dense_weights is None:
             return interpolate_cubic(step, share)
@@ -190,7 +190,7 @@ class LeapfrogMethod:
     adapts: bool = False
     evaluations: int = 3
 
-    def take_step(self, system: OdeSystem, t: Any, h: Any, z: Any, slope: Any = None) -> OdeStep:
+    def take_step(self, system: OdeSystem, t: object, h: Any, z: Any, slope: Any = None) -> OdeStep:
         """Take a step from z at t; the first half of z are positions, the second momenta."""
         first = system.slope(t, z) if slope is None else slope
         half = len(z) // 2
@@ -205,7 +205,7 @@ class LeapfrogMethod:
         """Refuse: the method has no second formula."""
         raise NotImplementedError
 
-    def interpolate(self, step: OdeStep, share: Any) -> Any:
+    def interpolate(self, step: OdeStep, share: object) -> Any:
         """Return the cubic between both ends."""
         return interpolate_cubic(step, share)
 
@@ -238,7 +238,7 @@ class RosenbrockMethod:
         """How often a step computes the slope."""
         return len(self.rows) + 1
 
-    def take_step(self, system: OdeSystem, t: Any, h: Any, z: Any, slope: Any = None) -> OdeStep:
+    def take_step(self, system: OdeSystem, t: Any, h: Any, z: Any, slope: object = None) -> OdeStep:
         """Take a step from z at t."""
         by_time, by_state = system.slope_derivatives(t, z)
         inverse = FUNCTIONS["inv"].run(np.eye(len(z)) / (self.gamma * h) - by_state)
@@ -469,7 +469,7 @@ class OdeSettings(NamedTuple):
 class InitialValueProblem:
     """A differential equation with its start and its events, on vectors: containers are taken apart and joined."""
 
-    def __init__(self, f: Callable[..., Any], y0: Any, events: tuple[OdeEvent, ...], settings: OdeSettings) -> None:
+    def __init__(self, f: Callable[..., Any], y0: object, events: tuple[OdeEvent, ...], settings: OdeSettings) -> None:
         self.f = f
         self.settings = settings
         self.method = settings.method
@@ -501,11 +501,11 @@ class InitialValueProblem:
                 f"got parts of shapes {shapes}{format_user_line()}"
             )
 
-    def compute_slope(self, t: Any, z: Any, args: Sequence[Any]) -> Any:
+    def compute_slope(self, t: object, z: object, args: Sequence[object]) -> Any:
         """Return dz/dt as a vector."""
         return self.join_state(self.f(t, self.split_state(z), *args), "f")
 
-    def split_state(self, z: Any) -> Any:
+    def split_state(self, z: object) -> Any:
         """Return a vector in the structure of y0."""
         return split_state(self.parts, z)
 
@@ -521,7 +521,7 @@ def split_state(parts: UnknownParts, z: Any) -> Any:
     return parts.unpack(z)
 
 
-def join_state(parts: UnknownParts, result: Any, what: str) -> Any:
+def join_state(parts: UnknownParts, result: object, what: str) -> Any:
     """Return a result that has the structure of a state as one vector; raises if it has another one."""
     if type(result) is np.ndarray and result.ndim == 1 and parts.shapes == [result.shape]:
         return result if result.dtype == np.float64 else result.astype(float)
@@ -577,7 +577,7 @@ class CompiledMethod:
         base, settings = self.base, self._problem.settings
         rtol, atol = settings.rtol, settings.atol
 
-        def step_and_measure(t: Any, h: Any, z: Any, slope: Any, args: Any) -> Any:
+        def step_and_measure(t: object, h: Any, z: Any, slope: Any, args: Any) -> Any:
             step = base.take_step(bound.at(args), t, h, z, slope)
             if not base.adapts:
                 return step.end, step.end_slope()
@@ -590,12 +590,12 @@ class CompiledMethod:
     def _make_inside(self, bound: BoundFunction) -> Callable[..., Any]:
         base = self.base
 
-        def interpolate_inside(t: Any, h: Any, z: Any, slope: Any, share: Any, args: Any) -> Any:
+        def interpolate_inside(t: object, h: object, z: object, slope: object, share: Any, args: Any) -> Any:
             return base.interpolate(base.take_step(bound.at(args), t, h, z, slope), share)
 
         return interpolate_inside
 
-    def take_step(self, system: Any, t: Any, h: Any, z: Any, slope: Any = None) -> OdeStep:
+    def take_step(self, system: Any, t: object, h: Any, z: object, slope: object = None) -> OdeStep:
         """Take a step: by compiled code on plain numbers, by recorded ops on values."""
         if not system.plain:
             return self.base.take_step(system, t, h, z, slope)
@@ -617,7 +617,7 @@ class CompiledMethod:
         """Compare the last slopes of a step."""
         return self.base.compare_slopes(step)
 
-    def interpolate(self, step: OdeStep, share: Any) -> Any:
+    def interpolate(self, step: OdeStep, share: object) -> Any:
         """Return the solution within a step."""
         if not isinstance(step, CompiledOdeStep):
             return self.base.interpolate(step, share)
@@ -636,7 +636,7 @@ class BoundFunction:
     f: Callable[..., Any]
     parts: UnknownParts
 
-    def at(self, args: Sequence[Any]) -> FlatSystem:
+    def at(self, args: Sequence[object]) -> FlatSystem:
         """Return the system with these arguments."""
         return FlatSystem(self, args)
 
@@ -646,16 +646,16 @@ class FlatSystem:
 
     plain = False
 
-    def __init__(self, function: BoundFunction, args: Sequence[Any]) -> None:
+    def __init__(self, function: BoundFunction, args: Sequence[object]) -> None:
         self.function = function
         self.args = args
 
-    def slope(self, t: Any, z: Any) -> Any:
+    def slope(self, t: object, z: object) -> Any:
         """Return dz/dt."""
         parts = self.function.parts
         return join_state(parts, self.function.f(t, split_state(parts, z), *self.args), "f")
 
-    def slope_derivatives(self, t: Any, z: Any) -> tuple[Any, Any]:
+    def slope_derivatives(self, t: object, z: object) -> tuple[Any, Any]:
         """Return the derivatives of dz/dt by t and by z."""
         by_time, by_state = jacobian(self.slope, argnums=(0, 1))(t, z)
         return by_time, by_state
@@ -664,14 +664,14 @@ class FlatSystem:
 class BoundSystem:
     """A problem with its times and arguments, of numbers or values; `plain` takes the numbers of all results."""
 
-    def __init__(self, problem: InitialValueProblem, times: Any, args: Sequence[Any], *, plain: bool) -> None:
+    def __init__(self, problem: InitialValueProblem, times: Any, args: Sequence[object], *, plain: bool) -> None:
         self.problem = problem
         self.times = times
         self.args = args
         self.plain = plain
         self.evaluations = 0
 
-    def slope(self, t: Any, z: Any) -> Any:
+    def slope(self, t: object, z: Any) -> Any:
         """Return dz/dt."""
         self.evaluations += 1
         if not self.plain:
@@ -683,7 +683,7 @@ class BoundSystem:
             # Python's numbers raise where NumPy's become infinite; a shorter step may not go there.
             return np.full(len(z), np.nan)
 
-    def take_number(self, result: Any) -> Any:
+    def take_number(self, result: object) -> Any:
         """Return the numbers of a result; a compiled system may not depend on values that it was not passed."""
         if isinstance(result, Value) and self.problem.is_compiled:
             raise EscapeError(
@@ -692,16 +692,16 @@ class BoundSystem:
             )
         return data_of(result)
 
-    def slope_derivatives(self, t: Any, z: Any) -> tuple[Any, Any]:
+    def slope_derivatives(self, t: object, z: object) -> tuple[Any, Any]:
         """Return the derivatives of dz/dt by t and by z."""
 
-        def compute_both(t: Any, z: Any) -> Any:
+        def compute_both(t: object, z: object) -> Any:
             return self.problem.compute_slope(t, z, self.args)
 
         by_time, by_state = jacobian(compute_both, argnums=(0, 1))(t, z)
         return (data_of(by_time), data_of(by_state)) if self.plain else (by_time, by_state)
 
-    def gap(self, k: int, t: Any, z: Any) -> Any:
+    def gap(self, k: int, t: object, z: object) -> Any:
         """Return the function of an event."""
         value = self.problem.events[k].g(t, self.problem.split_state(z), *self.args)
         if np.shape(data_of(value)) != ():
@@ -717,7 +717,7 @@ class BoundSystem:
         tangents = (1.0, np.array(self.slope(t, z)))
         return float(data_of(jvp(lambda t, z: live.gap(k, t, z), (t, z), tangents)[1]))
 
-    def restart(self, k: int, t: Any, z: Any) -> Any:
+    def restart(self, k: int, t: object, z: object) -> Any:
         """Return the state after an event."""
         change = self.problem.events[k].restart
         if change is None:
@@ -1164,7 +1164,7 @@ def _polish_root(gap: Callable[[float], float], length: float, whole: float) -> 
     return length
 
 
-def find_non_finite_line(problem: InitialValueProblem, t: float, z: Vector, args: Sequence[Any]) -> str:
+def find_non_finite_line(problem: InitialValueProblem, t: float, z: Vector, args: Sequence[object]) -> str:
     """Format the line of f that computed the first number that is not finite, as the end of a message."""
     try:
         traced = run_traced(lambda t, z: problem.compute_slope(t, z, args), (t, np.array(z)), {})
