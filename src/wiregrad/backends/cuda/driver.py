@@ -24,8 +24,8 @@ THREADS_PER_BLOCK = 64
 """The number of threads that start together; a multiple of 32. Small blocks suit kernels that need many registers."""
 POOL_KEEPS_BYTES = 4
 """The attribute of a memory pool that says how many unused bytes it keeps."""
-MAX_KEPT_BYTES = 1 << 30
-"""How many bytes are kept for later arrays, because giving them back and asking for them again takes milliseconds."""
+KEPT_SHARE = 8
+"""An eighth of a GPU's memory is kept for later arrays: giving it back and asking for it again takes milliseconds."""
 LOG_BYTES = 4096
 """The size of the buffer for what the driver says about PTX that it refuses."""
 LOG_OPTIONS = (5, 6)
@@ -92,7 +92,9 @@ class Gpu:
         with self.use():
             pool = ctypes.c_void_p()
             call_driver("cuDeviceGetDefaultMemPool", ctypes.byref(pool), device)
-            kept = ctypes.c_uint64(MAX_KEPT_BYTES)
+            total = ctypes.c_size_t()
+            call_driver("cuDeviceTotalMem_v2", ctypes.byref(total), device)
+            kept = ctypes.c_uint64(total.value // KEPT_SHARE)
             call_driver("cuMemPoolSetAttribute", pool, POOL_KEEPS_BYTES, ctypes.byref(kept))
 
     @contextmanager
