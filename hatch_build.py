@@ -22,7 +22,10 @@ ROOT = Path(__file__).parent
 SOURCES = ROOT / "recorder"
 STRICT_VARIABLE = "WIREGRAD_BUILD_STRICT"
 SAME_BITS = ["-std=c11", "-ffp-contract=off", "-fno-math-errno", "-fno-builtin-sin", "-fno-builtin-cos"]
-"""Options under which C rounds as Python does: no fused products, and no sine and cosine computed together."""
+"""Options under which C rounds as Python does: no fused products, and no sine and cosine computed together.
+
+Beside them, `-g0` leaves out what a debugger would read, which is three quarters of the file.
+"""
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Werror"]
 
 
@@ -43,7 +46,7 @@ def compile_recorder(target: Path, extra: tuple[str, ...] = ()) -> Path:
         [os.path.relpath(SOURCES / "recorder.c")],
         include_dirs=[os.path.relpath(SOURCES)],
         define_macros=[("RECORDER_FINGERPRINT", f'"{fingerprint_sources()}"')],
-        extra_compile_args=["/O2", "/fp:precise"] if is_msvc else [*SAME_BITS, *strict, *extra],
+        extra_compile_args=["/O2", "/fp:precise"] if is_msvc else [*SAME_BITS, "-g0", *strict, *extra],
         extra_link_args=list(extra),
         libraries=[] if sys.platform == "win32" else ["m"],
     )
