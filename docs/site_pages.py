@@ -1,7 +1,7 @@
 """What the site has beyond the pages of this folder: the reference, the playground, the colours of code.
 
 Sphinx loads this as an extension. Before pages are read it writes `reference/`, one page for each part of the package
-with every public name on it; `project/`, the pages that stand beside this folder; and `_static/playground/`, the
+with every public name on it; `project/`, the pages of the folder above; and `_static/playground/`, the
 explorer and the lessons as pages that need no server. None of them is kept in the repository.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -84,7 +83,7 @@ def write_reference() -> None:
     pages["index.md"] = write_index(topics)
     REFERENCE.mkdir(exist_ok=True)
     for file, text in pages.items():
-        write_if_changed(REFERENCE / file, text)
+        (REFERENCE / file).write_text(text, encoding="utf-8")
 
 
 def name_file(topic: str) -> str:
@@ -142,15 +141,10 @@ def document_methods(name: str, cls: type) -> Iterator[str]:
     rows = [
         f"| `{key}{read_signature(member, short=True)}` | {first_sentence(member)} |"
         for key, member in members.items()
-        if inspect.getdoc(member) and not is_inherited(cls, key)
+        if inspect.getdoc(member) and not hasattr(Exception, key)
     ]
     if rows:
         yield "\n".join([f"| of a {name} | what it does |", "| --- | --- |", *rows])
-
-
-def is_inherited(cls: type, key: str) -> bool:
-    """Return whether a class has something only because every object or exception has it."""
-    return any(hasattr(base, key) for base in (object, Exception))
 
 
 def document_module(name: str, module: ModuleType) -> Iterator[str]:
@@ -251,11 +245,10 @@ def write_project_pages() -> None:
         for other in ROOT_PAGES:
             text = text.replace(f"]({other}.md", f"]({other.lower()}.md")
         text = re.sub(r"\]\(docs/", "](../", text)
-        write_if_changed(PROJECT / f"{name.lower()}.md", text)
+        (PROJECT / f"{name.lower()}.md").write_text(text, encoding="utf-8")
     toctree = "```{toctree}\n:glob:\n:titlesonly:\n\n../decisions/*\n```"
-    write_if_changed(
-        PROJECT / "decisions.md", join_blocks("# Decisions", "Choices that are asked about again.", toctree)
-    )
+    decisions = join_blocks("# Decisions", "Choices that are asked about again.", toctree)
+    (PROJECT / "decisions.md").write_text(decisions, encoding="utf-8")
 
 
 def write_playground() -> None:
@@ -269,12 +262,6 @@ def write_playground() -> None:
 def run_command(*words: str) -> None:
     """Run `wiregrad`, as a reader would."""
     subprocess.run([sys.executable, "-m", "wiregrad", *words], check=True, capture_output=True)
-
-
-def write_if_changed(path: Path, text: str) -> None:
-    """Write a file, but leave it alone where it holds the text already, so that its page is not built again."""
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
 
 
 def join_blocks(*blocks: str) -> str:
@@ -323,7 +310,6 @@ class DarkCode(Style):
 
 def prepare_site(app: Any) -> None:
     """Write what the site derives, before its pages are read."""
-    shutil.rmtree(PLAYGROUND, ignore_errors=True)
     write_reference()
     write_project_pages()
     write_playground()

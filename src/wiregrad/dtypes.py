@@ -157,13 +157,13 @@ def format_brief_number(value: WireValue | PythonNumber, digits: int = SHORT_DIG
     if isinstance(number, bool):
         return str(number).lower()
     if not isinstance(number, complex | np.clongdouble):
-        return _format_real(number, digits)
-    imaginary = _format_real(number.imag, digits)
+        return format_real(number, digits)
+    imaginary = format_real(number.imag, digits)
     plus = "" if imaginary.startswith("-") else "+"
-    return f"{_format_real(number.real, digits)}{plus}{imaginary}j"
+    return f"{format_real(number.real, digits)}{plus}{imaginary}j"
 
 
-def _format_real(value: float | np.floating[Any], digits: int) -> str:
+def format_real(value: float | np.floating[Any], digits: int) -> str:
     """Format a real number with ASCII signs."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord, interpreter
 from wiregrad.draw.palette import ABSENT_TONE, NONFINITE_TONE, ColourScale
-from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun, format_all_digits
+from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun, format_all_digits, format_real
 from wiregrad.frontends.formula import FUNCTION_SPELLINGS, PREFIX_FUNCTIONS
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op, Pattern
 from wiregrad.ir.op import write_index
@@ -256,46 +256,17 @@ def _read_real(value: float, digits: int) -> Reading:
         size = float(value)
     except OverflowError:
         size = math.inf
-    if math.isfinite(size):
-        return Reading(_format_number(size if isinstance(value, float) else value, digits), size)
-    return Reading(_name_nonfinite(size), size, state=ReadingState.NONFINITE)
-
-
-MAX_WHOLE_DIGITS = 5
-"""Numbers with more digits before the point have a power of ten; of the others the whole part is not rounded."""
-MIN_PLAIN_POWER = -3
-"""The power of ten of the smallest number that is written without one."""
-
-
-def _format_number(value: float, digits: int) -> str:
-    number = float(value)
-    if 10 ** (MAX_WHOLE_DIGITS - 1) <= abs(number) < 10**MAX_WHOLE_DIGITS:
-        digits = max(digits, MAX_WHOLE_DIGITS)
-    mantissa, _, exponent = f"{number:.{digits - 1}e}".partition("e")
-    power = int(exponent)
-    if number and not MIN_PLAIN_POWER <= power < MAX_WHOLE_DIGITS:
-        return f"{_strip_zeros(mantissa)}e{power}"
-    text = _strip_zeros(f"{number:.{max(digits - 1 - power, 0)}f}")
-    return "0" if text == "-0" else text
-
-
-def _strip_zeros(text: str) -> str:
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _name_nonfinite(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "Inf" if value > 0 else "-Inf"
+    state = ReadingState.NUMBER if math.isfinite(size) else ReadingState.NONFINITE
+    return Reading(format_real(size, digits), size, state=state)
 
 
 def _read_complex(value: complex, digits: int) -> Reading:
     if not (math.isfinite(value.real) and math.isfinite(value.imag)):
         has_nan = math.isnan(value.real) or math.isnan(value.imag)
         return Reading("NaN" if has_nan else "Inf", math.nan, state=ReadingState.NONFINITE)
-    imaginary = _format_number(value.imag, digits)
+    imaginary = format_real(float(value.imag), digits)
     sign = "" if imaginary.startswith("-") else "+"
-    text = f"{_format_number(value.real, digits)}{sign}{imaginary}i"
+    text = f"{format_real(float(value.real), digits)}{sign}{imaginary}i"
     return Reading(text, min(math.hypot(value.real, value.imag), 1.7e308), signed=False)
 
 
@@ -323,7 +294,7 @@ def _write_contents(value: NDArray[Any], sign: str, size: float, digits: int) ->
     first = value.flat[0]
     if bool((value == first).all()):
         return f"{UNIFORM_PREFIX if value.size > 1 else ''}{read_value(first, digits).text}"
-    return f"{sign}‖{_format_number(size, digits)}‖"
+    return f"{sign}‖{format_real(float(size), digits)}‖"
 
 
 def format_shape(shape: Sequence[int]) -> str:

@@ -387,17 +387,13 @@ OVERLAY = NumpyOverlay()
 @contextmanager
 def leave_transforms() -> Iterator[None]:
     """Run a block on plain numbers as if no transform ran in this thread, so that compiled functions are replayed."""
-    before = STATE.running_state()
-    was_shown = threading.get_ident() in RECORDING_THREADS
-    if was_shown:
-        OVERLAY.leave()
-    STATE.innermost, STATE.around, STATE.block = None, [], None
-    try:
-        yield
-    finally:
-        STATE.innermost, STATE.around, STATE.block = before
-        if was_shown:
-            OVERLAY.enter(outermost=True)
+    with OVERLAY.pause():
+        before = STATE.running_state()
+        STATE.innermost, STATE.around, STATE.block = None, [], None
+        try:
+            yield
+        finally:
+            STATE.innermost, STATE.around, STATE.block = before
 
 
 PLAIN_TYPES = frozenset(

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import ConvergenceError, OperandError, short_repr
 from wiregrad.frontends.recording.session import data_of, function_name
-from wiregrad.frontends.transforms.derivatives import grad, hessian, jacobian, jvp, value_and_grad
-from wiregrad.frontends.transforms.implicit import UnknownParts, require_function, transform_alike
+from wiregrad.frontends.transforms.derivatives import grad, hessian, jacobian, value_and_grad
+from wiregrad.frontends.transforms.implicit import UnknownParts, push_tangent, require_function, transform_alike
 from wiregrad.lazy import load_module_lazily
 
 sparse = load_module_lazily("wiregrad.frontends.transforms.sparse")
@@ -274,7 +274,7 @@ class _MatrixFinder:
     def _make_dense_by_products(self) -> Callable[[Vector], Any]:
         """Return the function that computes a matrix column by column, each by one call of compiled code."""
         result = transform_alike(self._f, grad) if self._is_hessian else self._f
-        push = transform_alike(result, lambda f: lambda z, tangent: jvp(f, (z,), (tangent,))[1])
+        push = transform_alike(result, push_tangent)
         return lambda point: np.stack([push(point, unit) for unit in np.eye(len(point))], axis=-1)
 
 

@@ -35,7 +35,7 @@ from wiregrad.frontends.recording.record import common_tape, finish_node, no_gra
 from wiregrad.frontends.recording.session import data_of, function_name, push_by_transpose
 from wiregrad.frontends.recording.tape import STATE, Tape, TapeKind
 from wiregrad.frontends.recording.value import Value, as_python_number
-from wiregrad.frontends.transforms.derivatives import grad, jacobian, vjp
+from wiregrad.frontends.transforms.derivatives import grad, jacobian, jvp, vjp
 from wiregrad.frontends.transforms.vmap_and_checkpoint import CheckpointSegment
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array_ops import General
@@ -211,6 +211,15 @@ def transform_alike(f: Callable[..., Any], transform: Callable[[Callable[..., An
     """
     compile_transform = getattr(f, "compile_transform", None)
     return transform(f) if compile_transform is None else compile_transform(transform)
+
+
+def push_tangent(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of x and a tangent that multiplies the Jacobian of f by the tangent.
+
+    >>> push_tangent(np.sin)(np.zeros(2), np.ones(2))
+    array([1., 1.])
+    """
+    return lambda x, tangent, *args: jvp(lambda first: f(first, *args), (x,), (tangent,))[1]
 
 
 class UnknownParts:

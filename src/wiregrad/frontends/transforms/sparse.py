@@ -26,8 +26,8 @@ from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import GradientError, OperandError, WiregradError, require_package, short_repr
 from wiregrad.frontends.recording.session import check_callable, data_of, function_name
 from wiregrad.frontends.recording.trace import trace
-from wiregrad.frontends.transforms.derivatives import grad, jvp, linearize, vjp
-from wiregrad.frontends.transforms.implicit import transform_alike
+from wiregrad.frontends.transforms.derivatives import grad, linearize, vjp
+from wiregrad.frontends.transforms.implicit import push_tangent, transform_alike
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, LinearOp, Reduction
@@ -184,15 +184,6 @@ class SparseDerivative:
         if mode == "forward":
             return (lambda seed: np.ravel(self._push(x, seed.reshape(x.shape), *args))), int(np.prod(shape))
         return (lambda seed: np.ravel(self._pull(x, shape_seed(seed, shape), *args))), int(np.prod(shape))
-
-
-def push_tangent(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of x and a tangent that multiplies the Jacobian of f by the tangent.
-
-    >>> push_tangent(np.sin)(np.zeros(2), np.ones(2))
-    array([1., 1.])
-    """
-    return lambda x, tangent, *args: jvp(lambda first: f(first, *args), (x,), (tangent,))[1]
 
 
 def pull_cotangent(f: Callable[..., Any]) -> Callable[..., Any]:
