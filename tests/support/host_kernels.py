@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wiregrad.api import Circuit
 from wiregrad.backends.cuda import batches, kernels
-from wiregrad.backends.cuda.driver import DeviceMemory, HostMemory
+from wiregrad.backends.cuda.batches import DeviceMemory, HostMemory
 from wiregrad.backends.cuda.kernels import KERNEL_NAME, KERNEL_PARAMETERS, DeviceMath, KernelResults, KernelSource
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, loop_over
