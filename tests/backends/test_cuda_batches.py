@@ -142,7 +142,7 @@ def test_a_long_program_runs_in_several_launches_of_several_kernels(
     wanted = circuit.compile(device="cuda").batch_value_and_grad(points)
     monkeypatch.setattr(batches, "MAX_SCRATCH_BYTES", 4000)
     monkeypatch.setattr(kernels, "MAX_WHOLE_STEPS", 5)
-    monkeypatch.setattr(kernels, "STEPS_PER_KERNEL", 5)
+    monkeypatch.setattr(kernels, "NODES_PER_PART", 3)
     gpu.launches.clear()
     values, grads = circuit.compile(device="cuda").batch_value_and_grad(points)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -91,6 +91,9 @@ class HostGpu:
         self.allocated: dict[int, NDArray[np.uint8]] = {}
         self.launches: list[int] = []
         """The number of points of each launch."""
+
+    def use(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def allocate(self, size: int, stream: int) -> DeviceMemory:
         memory = np.full(max(size, 1), 0xFF, np.uint8)

@@ -330,7 +330,7 @@ class CallHandler:
         except OverflowError:
             return None
 
-    def bind_points(self, points: ArrayLike) -> NDArray[Any]:
+    def bind_points(self, points: object) -> NDArray[Any]:
         """Return many points, one per row, in the type that is computed in; raise if they are not numbers."""
         array = self.check_rows(points)
         if not self._reals:
@@ -340,7 +340,7 @@ class CallHandler:
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(array, self._real)
 
-    def check_rows(self, points: Any) -> NDArray[Any]:
+    def check_rows(self, points: object) -> NDArray[Any]:
         """Return points as an array; raise unless they are rows of numbers."""
         wanted = f"expected one row of {len(self._names)} numbers ({join_first_names(self._names)}) per point"
         if isinstance(points, str | bytes) or not hasattr(points, "__len__") or isinstance(points, Mapping):
@@ -733,7 +733,7 @@ class Compiled:
         rows = self._compute_rows(points, threads, gradient=False, mark=True)
         return ~rows.flipped
 
-    def _compute_rows(self, points: ArrayLike, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
+    def _compute_rows(self, points: object, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
         """Return the results at many points, one row each; where a branch flips, NaN if `mark`, else raise."""
         answers = self._gradient_handler if gradient else self._value_handler
         return compute_rows(self._builder, answers, points, threads, gradient=gradient, mark=mark)
@@ -901,7 +901,7 @@ class BatchAnswers:
 
 
 def compute_rows(
-    builder: EngineBuilder, answers: CallHandler, points: ArrayLike, threads: int | None, *, gradient: bool, mark: bool
+    builder: EngineBuilder, answers: CallHandler, points: object, threads: int | None, *, gradient: bool, mark: bool
 ) -> BatchAnswers:
     """Return the results at many points, one row each; where a branch flips, NaN if `mark`, else raise."""
     table = answers.bind_points(points)

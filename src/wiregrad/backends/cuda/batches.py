@@ -21,16 +21,16 @@ import queue
 import re
 import sys
 import threading
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from wiregrad.backends.compiled import BatchAnswers, Compiled, check_scalar
 from wiregrad.backends.cuda.kernels import KERNEL_NAME, KernelResults, KernelSource, compile_to_ptx, write_kernels
@@ -100,21 +100,52 @@ def find_gpu(number: int = 0) -> Gpu:
     call_driver("cuDeviceGetCount", ctypes.byref(count))
     if not 0 <= number < count.value:
         raise DeviceError(f'there is no GPU number {number}: the driver finds {count.value}, counted from "cuda:0"')
-    return Gpu(number)
+    return Gpu(number, is_only=count.value == 1)
+
+
+class CurrentGpu:
+    """A block in which a GPU is the current one of the thread; blocks may be nested."""
+
+    _threads = threading.local()
+    """In each thread, the blocks that it is in."""
+
+    def __init__(self, context: ctypes.c_void_p) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        blocks = self._list_blocks()
+        if not blocks or blocks[-1] is not self:
+            call_driver("cuCtxPushCurrent_v2", self._context)
+        blocks.append(self)
+
+    def __exit__(self, *failure: object) -> None:
+        blocks = self._list_blocks()
+        blocks.pop()
+        if not blocks or blocks[-1] is not self:
+            call_driver("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def _list_blocks(self) -> list[CurrentGpu]:
+        blocks: list[CurrentGpu] | None = getattr(self._threads, "blocks", None)
+        if blocks is None:
+            blocks = self._threads.blocks = []
+        return blocks
 
 
 class Gpu:
     """One GPU: memory on it, copies to and from it, and kernels that run on it."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, is_only: bool = False) -> None:
         self.number = number
+        self.is_only = is_only
+        """Whether there is no other GPU."""
         device = ctypes.c_int()
         call_driver("cuDeviceGet", ctypes.byref(device), number)
         name = ctypes.create_string_buffer(256)
         call_driver("cuDeviceGetName", name, len(name), device)
         self.name = name.value.decode()
-        self._context = ctypes.c_void_p()
-        call_driver("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
+        context = ctypes.c_void_p()
+        call_driver("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._current = CurrentGpu(context)
         with self.use():
             pool = ctypes.c_void_p()
             call_driver("cuDeviceGetDefaultMemPool", ctypes.byref(pool), device)
@@ -123,14 +154,12 @@ class Gpu:
             kept = ctypes.c_uint64(total.value // KEPT_SHARE)
             call_driver("cuMemPoolSetAttribute", pool, POOL_KEEPS_BYTES, ctypes.byref(kept))
 
-    @contextmanager
-    def use(self) -> Iterator[None]:
-        """Make this GPU the current one of this thread, and afterwards the one that was current before."""
-        call_driver("cuCtxPushCurrent_v2", self._context)
-        try:
-            yield
-        finally:
-            call_driver("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+    def use(self) -> CurrentGpu:
+        """Make this GPU the current one of this thread, and afterwards the one that was current before.
+
+        Where it is the current one already, that costs nothing: a batch calls the driver about ten times.
+        """
+        return self._current
 
     def allocate(self, size: int, stream: int) -> DeviceMemory:
         """Return new memory; work on other streams must wait for this one before it uses the memory."""
@@ -188,6 +217,8 @@ class Gpu:
 
     def find_pointer_device(self, address: int) -> int:
         """Return the number of the GPU on which an address is."""
+        if self.is_only:
+            return self.number
         number = ctypes.c_int(-1)
         with self.use():
             call_driver("cuPointerGetAttribute", ctypes.byref(number), POINTER_DEVICE, ctypes.c_uint64(address))
@@ -218,29 +249,29 @@ class Gpu:
 
     def launch(self, kernel: int, count: int, arguments: Sequence[int], stream: int) -> None:
         """Begin a kernel with a thread for each of `count` points; arguments are addresses and integers."""
-        numbers = [ctypes.c_uint64(argument) for argument in arguments]
-        places = (ctypes.c_void_p * len(numbers))(*(ctypes.addressof(number) for number in numbers))
+        numbers = (ctypes.c_uint64 * len(arguments))(*arguments)
+        size = ctypes.c_size_t(ctypes.sizeof(numbers))
+        # One block of memory with all arguments, which the driver copies.
+        buffer = (ctypes.c_void_p * 5)(1, ctypes.addressof(numbers), 2, ctypes.addressof(size), 0)
         blocks = -(-count // THREADS_PER_BLOCK)
         shape = (blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0)
         with self.use():
-            call_driver("cuLaunchKernel", ctypes.c_void_p(kernel), *shape, ctypes.c_void_p(stream), places, None)
+            call_driver("cuLaunchKernel", ctypes.c_void_p(kernel), *shape, ctypes.c_void_p(stream), None, buffer)
 
 
 class _Resource:
     """Something of the driver that is given back when the last reference to it is gone."""
 
-    def __init__(self, release: Any, *arguments: int) -> None:
-        self._finalizer = weakref.finalize(self, _release_quietly, release, *arguments)
-        # When the process ends, the driver frees everything, and may be gone already.
-        self._finalizer.atexit = False
+    def __init__(self, release: Callable[..., None], *arguments: int) -> None:
+        self._release = release
+        self._arguments = arguments
 
-
-def _release_quietly(release: Any, *arguments: int) -> None:
-    try:
-        release(*arguments)
-    except DeviceError:
-        # A context that failed has lost its memory; the failure was reported where it happened.
-        return
+    def __del__(self) -> None:
+        # When the process ends, the driver frees everything, and may be gone already. A context that failed has lost
+        # its memory; the failure was reported where it happened.
+        if not sys.is_finalizing():
+            with suppress(DeviceError):
+                self._release(*self._arguments)
 
 
 class DeviceMemory(_Resource):
@@ -339,12 +370,12 @@ class CudaProgram:
         scratch_bytes = self.source.scratch * item_bytes
         share = min(count, max(1, MAX_SCRATCH_BYTES // scratch_bytes)) if scratch_bytes else count
         scratch = self.gpu.allocate(share * scratch_bytes, stream) if scratch_bytes else None
+        place = 0 if scratch is None else scratch.address
         for first in range(0, count, share or 1):
             size = min(share, count - first)
-            moved = [table.skip_rows(first, item_bytes) for table in tables[:3]]
+            moved = [table.skip_rows(first, item_bytes) for table in tables[:3]] if first else tables[:3]
             holds = tables.holds + first if tables.holds else 0
-            arguments = [*(number for table in moved for number in table), holds]
-            arguments += [0 if scratch is None else scratch.address, size, self._seed]
+            arguments = (*moved[0], *moved[1], *moved[2], holds, place, size, self._seed)
             for kernel in self._kernels.handles:
                 self.gpu.launch(kernel, size, arguments, stream)
 
@@ -549,7 +580,7 @@ class DeviceArray:
     def to_numpy(self) -> NDArray[Any]:
         """Return a copy on the host."""
         gpu = self._memory.gpu
-        size = int(np.prod(self.shape))
+        size = prod(self.shape)
         flat = np.empty(size, self.dtype)
         if size:
             gpu.copy_to_host(flat.ctypes.data, self._memory.address, flat.nbytes, self._memory.stream)
@@ -713,7 +744,7 @@ class CudaCompiled(Compiled):
         finite = self._builder.finite and circuit.columns.has_finite_constants()
         return CudaProgram(self.gpu, circuit, wanted, expected, finite=finite)
 
-    def _compute_rows(self, points: ArrayLike, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
+    def _compute_rows(self, points: object, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
         """Return the results at points of the host."""
         handler = self._gradient_handler if gradient else self._value_handler
         table = handler.bind_points(points)
@@ -801,9 +832,10 @@ class CudaCompiled(Compiled):
     def _compute_on_device(
         self, points: Any, check: bool | str, stream: object, *, gradient: bool
     ) -> tuple[DeviceArray, DeviceArray | None]:
-        place = read_device_points(points, self.gpu, self._names, self.dtype, stream)
-        grads = self._allocate(place, (1, place.width)) if gradient else None
-        values = self._compute_at(place, check, gradient=gradient, grads=grads, number=0)
+        with self.gpu.use():
+            place = read_device_points(points, self.gpu, self._names, self.dtype, stream)
+            grads = self._allocate(place, (1, place.width)) if gradient else None
+            values = self._compute_at(place, check, gradient=gradient, grads=grads, number=0)
         return values, None if grads is None else grads.drop_axis(1)
 
     def _compute_at(
@@ -855,9 +887,10 @@ class CudaCompiled(Compiled):
     def _allocate(self, place: DevicePoints, shape: tuple[int, ...]) -> DeviceArray:
         """Return a new array of the GPU with results of this shape per point, in the order of the points' table."""
         full = (place.count, *shape)
-        memory = self.gpu.allocate(int(np.prod(full)) * self.dtype.itemsize, place.stream)
+        item_bytes = self.dtype.itemsize
+        memory = self.gpu.allocate(prod(full) * item_bytes, place.stream)
         order = full if place.by_rows else (*shape, place.count)
-        sizes = [int(np.prod(order[k + 1 :])) * self.dtype.itemsize for k in range(len(order))]
+        sizes = [prod(order[k + 1 :]) * item_bytes for k in range(len(order))]
         strides = tuple(sizes) if place.by_rows else (sizes[-1], *sizes[:-1])
         return DeviceArray(memory, full, strides, self.dtype)
 
