@@ -138,6 +138,32 @@ def train(
     return run
 
 
+def draw_batches(
+    data: Any, batch_size: int, *, rng: Generator | None = None, drop_last: bool = False, first: int = 0
+) -> Iterator[Arrays]:
+    """Return the batches of one epoch: tuples of arrays, with rows in an order that is drawn from a generator.
+
+    `data` is an array, or a tuple of arrays with one row per example. Without `rng` the rows stay in their order. The
+    last batch is smaller if the rows do not fill it; `drop_last` leaves it out. `first` is the number of the first
+    batch.
+
+    >>> x, y = np.arange(5.0), np.arange(5)
+    >>> for x_part, y_part in draw_batches((x, y), 2, rng=np.random.default_rng(0)):
+    ...     print(x_part, y_part)
+    [2. 4.] [2 4]
+    [3. 0.] [3 0]
+    [1.] [1]
+    """
+    arrays = check_arrays(data, "data")
+    _check_counts(batch_size=batch_size)
+    count = len(arrays[0])
+    # The order is drawn now, not when the first batch is asked for.
+    order = np.arange(count) if rng is None else rng.permutation(count)
+    stop = count - count % batch_size if drop_last else count
+    parts = [order[start : min(start + batch_size, stop)] for start in range(first * batch_size, stop, batch_size)]
+    return (tuple(array[part] for array in arrays) for part in parts)
+
+
 @dataclass
 class TrainingRun:
     """The course of a training: how far it is, and a number for each epoch.
@@ -162,7 +188,7 @@ class TrainingRun:
     examples_done: int = field(default=0, repr=False)
 
     def draw_batches(self, arrays: Arrays, batch_size: int, rng: Generator) -> Iterator[Arrays]:
-        """Yield the remaining batches of this epoch, in an order that is drawn from a generator.
+        """Return the remaining batches of this epoch, in an order that is drawn from a generator.
 
         In the middle of an epoch, the order is drawn from where the generator was when the epoch began.
         """
@@ -170,12 +196,10 @@ class TrainingRun:
         if self.batch:
             rng.bit_generator.state = self.order_state
         self.order_state = rng.bit_generator.state
-        order = rng.permutation(len(arrays[0]))
+        batches = draw_batches(arrays, batch_size, rng=rng, first=self.batch)
         if self.batch:
             rng.bit_generator.state = now
-        for start in range(self.batch * batch_size, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            yield tuple(array[chosen] for array in arrays)
+        return batches
 
     def count_batch(self, loss: float, examples: int) -> None:
         """Note that a batch is done."""

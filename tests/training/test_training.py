@@ -449,3 +449,29 @@ def test_a_compiled_training_stops_with_the_layer_and_the_line() -> None:
         )
 
     assert all(np.array_equal(before[name], array) for name, array in model.state_dict().items())
+
+
+def test_batches_have_every_example_once() -> None:
+    x, y = np.arange(10), np.arange(10) * 2
+    batches = list(wg.draw_batches((x, y), 4, rng=np.random.default_rng(0)))
+
+    assert [len(part) for part, _ in batches] == [4, 4, 2]
+    assert sorted(np.concatenate([part for part, _ in batches]).tolist()) == x.tolist()
+    assert all(np.array_equal(b, 2 * a) for a, b in batches)
+
+
+@pytest.mark.parametrize(("drop_last", "lengths"), [(False, [4, 4, 2]), (True, [4, 4])])
+def test_batches_without_a_generator_are_in_order(drop_last: bool, lengths: list[int]) -> None:
+    batches = [part for (part,) in wg.draw_batches(np.arange(10), 4, drop_last=drop_last)]
+
+    assert [len(part) for part in batches] == lengths
+    assert np.concatenate(batches).tolist() == list(range(sum(lengths)))
+
+
+def test_the_order_of_batches_is_drawn_at_once() -> None:
+    rng, other = np.random.default_rng(0), np.random.default_rng(0)
+    batches = wg.draw_batches(np.arange(10), 4, rng=rng)
+    other.permutation(10)
+
+    assert rng.random() == other.random()
+    assert len(list(batches)) == 3

@@ -15,13 +15,14 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Literal, NamedTuple, Self, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 import wiregrad as wg
-from wiregrad.errors import InputError, StateError
+from wiregrad.errors import InputError, StateError, short_repr
 
 MAX_LISTED_NAMES = 20
 """Maximum number of names of each kind that an error about a state lists."""
@@ -322,14 +323,13 @@ class Module:
 
     def _check_state(self, state: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
         """Raise an error that names everything that does not fit: missing and unknown names, and shapes."""
+        if not isinstance(state, Mapping):
+            raise InputError(f"{type(self).__name__} needs a dict from names to arrays; got {short_repr(state)}")
         own = {**self._list_arrays("parameter"), **self.buffers()}
-        shared = [name for name in own if name in state]
-        shapes = [
-            f"{name} has shape {np.shape(state[name])}, not {_shape_of(own[name])}"
-            for name in shared
-            if np.shape(state[name]) != _shape_of(own[name])
-        ]
-        check_names(f"the arrays for {type(self).__name__}", state, own, needed, shapes)
+        pairs = {name: (own[name], state[name]) for name in own if name in state}
+        differences = {name: _find_difference(*pair) for name, pair in pairs.items()}
+        others = [f"{name} {difference}" for name, difference in differences.items() if difference]
+        check_names(f"the arrays for {type(self).__name__}", state, own, needed, others)
 
     def train(self, mode: bool = True) -> Self:
         """Compute as while training: dropout drops, batch normalization uses the batch's mean. Returns the module."""
@@ -345,6 +345,67 @@ class Module:
         """Forget the gradients of all parameters."""
         for value in self.parameters().values():
             value.grad = None
+
+    def astype(self, dtype: DTypeLike) -> Self:
+        """Convert all parameters and buffers of real numbers to a dtype, such as np.float32. Returns the module.
+
+        Make optimisers after that: what they keep has the dtype of the parameters.
+        """
+        for module in self.modules().values():
+            for part in list(module.parts()):
+                if part.kind == "parameter":
+                    part.value.data = _as_plain(part.value).astype(dtype)
+                    part.value.grad = None
+                elif part.kind == "buffer" and isinstance(part.value, np.ndarray) and part.value.dtype.kind == "f":
+                    setattr(module, part.name, part.value.astype(dtype))
+        return self
+
+    def summary(self, *inputs: object) -> str:
+        """Return a table of all layers: their parameters and, if inputs are given, the shapes of their outputs.
+
+        >>> from wiregrad import nn
+        >>> rng = np.random.default_rng(0)
+        >>> model = nn.Sequential(nn.Linear(2, 8, rng=rng), nn.Tanh(), nn.Linear(8, 1, rng=rng))
+        >>> print(model.summary(np.zeros((16, 2))))
+        layer  kind        output   parameters
+               Sequential  (16, 1)          33
+        0      Linear      (16, 8)          24
+        1      Tanh        (16, 8)           0
+        2      Linear      (16, 1)           9
+        33 parameters, 264 bytes
+        """
+        shapes = self._find_output_shapes(inputs) if inputs else {}
+        rows = [["layer", "kind", "output", "parameters"]]
+        for path, module in self.modules().items():
+            count = sum(int(np.size(value)) for value in module.parameters().values())
+            rows.append([path, type(module).__name__, shapes.get(path, ""), f"{count:,}"])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        columns = [k for k in range(4) if inputs or k != 2]
+        lines = [
+            "  ".join(row[k].rjust(widths[k]) if k == 3 else row[k].ljust(widths[k]) for k in columns) for row in rows
+        ]
+        arrays = self.arrays().values()
+        total, size = sum(array.size for array in arrays), sum(array.nbytes for array in arrays)
+        return "\n".join([*lines, f"{total:,} parameters, {size:,} bytes"])
+
+    def _find_output_shapes(self, inputs: Sequence[object]) -> dict[str, str]:
+        """Call a copy of the model, with layers as after training; returns the shape of what each module returned."""
+        copy = self.holding({**self.arrays(), **self.buffers()}).eval()
+        shapes: dict[str, str] = {}
+
+        def note_shape(path: str, forward: Callable[..., Any]) -> Callable[..., Any]:
+            def noting(*args: Any, **kwargs: Any) -> Any:
+                result = forward(*args, **kwargs)
+                shapes[path] = _write_shapes(result)
+                return result
+
+            return noting
+
+        for path, module in copy.modules().items():
+            vars(module)["forward"] = note_shape(path, module.forward)
+        with wg.no_grad():
+            copy(*inputs)
+        return shapes
 
     def extra_repr(self) -> str:
         """Return the settings that `repr` shows."""
@@ -376,6 +437,10 @@ class Sequential(Module):
 
     def __init__(self, *modules: Module) -> None:
         for index, module in enumerate(modules):
+            if not isinstance(module, Module):
+                raise InputError(
+                    f"Sequential takes modules, such as nn.Tanh(); element {index} is {short_repr(module)}"
+                )
             setattr(self, str(index), module)
 
     def __iter__(self) -> Iterator[Module]:
@@ -392,6 +457,46 @@ class Sequential(Module):
         for module in self:
             x = module(x)
         return x
+
+
+class AveragedModel(Module):
+    """A copy of a model with averages of its parameters, as `torch.optim.swa_utils.AveragedModel`.
+
+    `update_parameters(model)`, called after each step or epoch, moves the averages: with `decay` it is an exponential
+    mean, without it the mean of all calls. Buffers are those of the model.
+
+    >>> from wiregrad import nn
+    >>> model = nn.Linear(1, 1, bias=False, rng=np.random.default_rng(0))
+    >>> averaged = AveragedModel(model, decay=0.9)
+    >>> for number in (1.0, 2.0):
+    ...     model.weight.data = np.array([[number]])
+    ...     averaged.update_parameters(model)
+    >>> averaged.module.weight.data.round(6)
+    array([[1.1]])
+    """
+
+    n_averaged: int
+
+    def __init__(self, model: Module, decay: float | None = None) -> None:
+        if decay is not None and not 0.0 <= decay < 1.0:
+            raise InputError(f"decay must be at least 0 and less than 1, or None; got {decay}")
+        self.decay = decay
+        self.register_buffer("n_averaged", 0)
+        self.module = deepcopy(model)
+
+    def update_parameters(self, model: Module) -> None:
+        """Move the averages towards the parameters of a model."""
+        given = model.parameters()
+        check_names("the parameters of the model", given, self.module.parameters(), self.module.parameters(), [])
+        share = 1.0 / (self.n_averaged + 1) if self.decay is None or not self.n_averaged else 1.0 - self.decay
+        for name, value in self.module.parameters().items():
+            value.data = value.data + share * (given[name].data - value.data)
+        self.module.load_buffers(model.buffers())
+        self.n_averaged += 1
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the model with the averages returns."""
+        return self.module(*args, **kwargs)
 
 
 def call_with(model: Module, arrays: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -470,11 +575,26 @@ def _as_plain(value: Any) -> NDArray[Any]:
 
 
 def _describe_array(value: Any) -> EmptyArray:
-    return EmptyArray(np.shape(value), value.dtype if isinstance(value, wg.Value) else np.asarray(value).dtype)
+    if isinstance(value, EmptyArray):
+        return value
+    return EmptyArray(tuple(np.shape(value)), value.dtype if isinstance(value, wg.Value) else np.asarray(value).dtype)
 
 
-def _shape_of(value: Any) -> tuple[int, ...]:
-    return value.shape if isinstance(value, EmptyArray) else np.shape(value)
+def _find_difference(own: Any, other: Any) -> str:
+    """Return why another array cannot take the place of one that a module has; empty if it can."""
+    wanted, given = _describe_array(own), _describe_array(other)
+    if given.shape != wanted.shape:
+        return f"has shape {given.shape}, not {wanted.shape}"
+    if given.dtype.kind not in "biufc" or (given.dtype.kind == "c" and wanted.dtype.kind != "c"):
+        return f"is {given.dtype}, not {wanted.dtype}"
+    return ""
+
+
+def _write_shapes(result: Any) -> str:
+    """Return the shapes of what a module returned, which may be nested tuples."""
+    if isinstance(result, tuple | list):
+        return ", ".join(map(_write_shapes, result))
+    return str(np.shape(result))
 
 
 def _flatten(name: str, value: object) -> Iterator[tuple[str, Any]]:

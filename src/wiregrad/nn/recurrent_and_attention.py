@@ -12,7 +12,18 @@ from numpy.typing import DTypeLike
 import wiregrad as wg
 from wiregrad.errors import InputError, ShapeError
 from wiregrad.nn.initialisers import Generator, uniform, xavier_uniform
-from wiregrad.nn.layers import GELU, Dropout, LayerNorm, Linear, ReLU, as_array, check_axis, check_dtype, make_parameter
+from wiregrad.nn.layers import (
+    GELU,
+    Dropout,
+    LayerNorm,
+    Linear,
+    ReLU,
+    as_array,
+    check_axis,
+    check_dtype,
+    check_sizes,
+    make_parameter,
+)
 from wiregrad.nn.module import Module
 
 
@@ -42,6 +53,7 @@ class Recurrent(Module):
         rng: Generator,
         dtype: DTypeLike = float,
     ) -> None:
+        check_sizes(self, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         if dropout and num_layers == 1:
             raise InputError("dropout is between layers, so it needs num_layers of 2 or more")
         self.input_size = input_size
@@ -223,6 +235,7 @@ class MultiheadAttention(Module):
         rng: Generator,
         dtype: DTypeLike = float,
     ) -> None:
+        check_sizes(self, embed_dim=embed_dim, num_heads=num_heads)
         if embed_dim % num_heads:
             raise InputError(f"num_heads must divide embed_dim; got {num_heads} and {embed_dim}")
         self.embed_dim = embed_dim
@@ -272,6 +285,13 @@ class MultiheadAttention(Module):
                     f"{self.in_proj_weight.shape}; got {x.shape}"
                 )
             check_axis(self, x, -1, self.embed_dim, self.in_proj_weight, "in_proj_weight")
+        query, key, value = inputs
+        batch = 0 if self.batch_first else 1
+        if key.shape != value.shape or query.shape[batch] != key.shape[batch]:
+            raise ShapeError(
+                f"{self.describe()}: keys and values need the same shape, and queries the same batch; got query "
+                f"{query.shape}, key {key.shape} and value {value.shape}"
+            )
 
     def _join_masks(self, scores: Any, padding: Any, mask: Any) -> Any:
         """Return what is added to scores (batch, heads, queries, keys): -inf where a key is left out."""
