@@ -37,6 +37,8 @@ from wiregrad.errors import InputError, NonFiniteError, StateError, UnknownNameE
 Kept = dict[str, Any]
 """What an optimiser keeps for one parameter, by name: numbers, and arrays of the parameter's shape."""
 Arrays = Mapping[str, Any]
+ParameterSource = Mapping[str, wg.Value] | Iterable[wg.Value] | Iterable[Mapping[str, Any]] | None
+"""Parameters by name, one after another, or as groups: dicts with "params" and settings of their own."""
 
 
 @dataclass
@@ -54,7 +56,7 @@ class Optimizer:
     own. Without it the optimiser is used through `init` and `update` alone.
     """
 
-    def __init__(self, parameters: Any = None, **settings: float) -> None:
+    def __init__(self, parameters: ParameterSource = None, **settings: float) -> None:
         _check_settings(settings)
         self.parameters: dict[str, wg.Value] = {}
         self.groups: list[ParameterGroup] = []
@@ -272,7 +274,7 @@ def _read_part(values: Arrays, name: str, what: str = "an entry of the state") -
     return values[name]
 
 
-def _list_groups(parameters: Any) -> list[dict[str, Any]]:
+def _list_groups(parameters: object) -> list[dict[str, Any]]:
     """Return groups as dicts with the key "params"."""
     if parameters is None or isinstance(parameters, Mapping):
         return [{"params": parameters}]
@@ -291,12 +293,12 @@ def _check_settings(settings: Mapping[str, float]) -> None:
             raise InputError(f"{name} must be a number of at least 0; got {value!r}")
 
 
-def _as_number(value: Any) -> Any:
+def _as_number(value: object) -> Any:
     """Return a number that may have come from a file as a number of Python, and an array as it is."""
     return value.item() if isinstance(value, np.ndarray | np.generic) and not value.ndim else value
 
 
-def _as_plain(value: Any) -> Any:
+def _as_plain(value: object) -> Any:
     """Return a tensor of PyTorch as an array, and anything else as it is."""
     return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
@@ -324,7 +326,7 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        parameters: Any = None,
+        parameters: ParameterSource = None,
         lr: float = 1e-3,
         momentum: float = 0.0,
         dampening: float = 0.0,
@@ -394,7 +396,7 @@ class RMSprop(Optimizer):
 
     def __init__(
         self,
-        parameters: Any = None,
+        parameters: ParameterSource = None,
         lr: float = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,
@@ -456,7 +458,7 @@ class Adam(Optimizer):
 
     def __init__(
         self,
-        parameters: Any = None,
+        parameters: ParameterSource = None,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -516,7 +518,7 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        parameters: Any = None,
+        parameters: ParameterSource = None,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -535,7 +537,7 @@ class Adagrad(Optimizer):
 
     def __init__(
         self,
-        parameters: Any = None,
+        parameters: ParameterSource = None,
         lr: float = 1e-2,
         lr_decay: float = 0.0,
         weight_decay: float = 0.0,
@@ -690,7 +692,7 @@ class LBFGS(Optimizer):
 
     def __init__(
         self,
-        parameters: Any,
+        parameters: ParameterSource,
         lr: float = 1.0,
         max_iter: int = 20,
         max_eval: int | None = None,

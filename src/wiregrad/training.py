@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,26 +115,26 @@ def train(
     settings = {"examples": len(arrays[0]), "batch_size": batch_size}
     if checkpoint is not None and Path(checkpoint).exists():
         load_checkpoint(checkpoint, run, parts, settings)
-    bar = ProgressBar(epochs, -(-len(arrays[0]) // batch_size), progress)
     compiled_step = make_compiled_step(run, parts, loss, before_update) if compiled else None
 
-    while run.epoch < epochs and not run.has_stalled(patience):
-        for batch in run.draw_batches(arrays, batch_size, rng):
-            number = None if compiled_step is None else take_compiled_step(compiled_step, run, parts, batch)
-            if number is None:
-                number = take_plain_step(run, parts, loss, batch, before_update)
-            run.count_batch(number, len(batch[0]))
-            bar.show(run)
-            if checkpoint is not None and checkpoint_every and run.batch % checkpoint_every == 0:
+    with ProgressBar(epochs, -(-len(arrays[0]) // batch_size), progress) as bar:
+        while run.epoch < epochs and not run.has_stalled(patience):
+            for batch in run.draw_batches(arrays, batch_size, rng):
+                number = None if compiled_step is None else take_compiled_step(compiled_step, run, parts, batch)
+                if number is None:
+                    number = take_plain_step(run, parts, loss, batch, before_update)
+                run.count_batch(number, len(batch[0]))
+                bar.show(run)
+                if checkpoint is not None and checkpoint_every and run.batch % checkpoint_every == 0:
+                    save_checkpoint(checkpoint, run, parts, settings)
+            if schedule is not None:
+                schedule.step()
+            run.end_epoch(evaluate(model, loss, metrics, held_out, batch_size))
+            if patience is not None and run.is_best():
+                run.best = model.state_dict()
+            if checkpoint is not None:
                 save_checkpoint(checkpoint, run, parts, settings)
-        if schedule is not None:
-            schedule.step()
-        run.end_epoch(evaluate(model, loss, metrics, held_out, batch_size))
-        if patience is not None and run.is_best():
-            run.best = model.state_dict()
-        if checkpoint is not None:
-            save_checkpoint(checkpoint, run, parts, settings)
-    bar.close()
+            bar.show(run)
     if run.has_stalled(patience):
         model.load_state_dict(run.best)
     return run
@@ -380,22 +382,49 @@ class ProgressBar:
         self.batches = batches
         self.is_shown = sys.stderr.isatty() if shown is None else shown
         self._next_time = 0.0
+        self._start: tuple[float, int] | None = None
+        """When the first batch was done, and how many batches had been done by then."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.is_shown and self._start is not None:
+            sys.stderr.write("\n")
 
     def show(self, run: TrainingRun) -> None:
-        """Write the line again, unless that was done a moment ago."""
-        if not self.is_shown or time.monotonic() < self._next_time:
+        """Write the line again, unless that was done a moment ago; after an epoch it is always written."""
+        if not self.is_shown or (run.batch and time.monotonic() < self._next_time):
             return
-        self._next_time = time.monotonic() + BAR_SECONDS
-        done = BAR_WIDTH * run.batch // self.batches
-        mean = run.loss_sum / run.examples_done
-        bar = "#" * done + "." * (BAR_WIDTH - done)
-        sys.stderr.write(f"\repoch {run.epoch + 1}/{self.epochs} [{bar}] loss {mean:.4g} ")
+        now = time.monotonic()
+        self._next_time = now + BAR_SECONDS
+        done = run.epoch * self.batches + run.batch
+        self._start = self._start or (now, done)
+        width = shutil.get_terminal_size().columns - 1
+        # Spaces remove what is left of a longer line.
+        sys.stderr.write("\r" + self.write_line(run, self._estimate_time(now, done))[:width].ljust(width))
         sys.stderr.flush()
 
-    def close(self) -> None:
-        """End the line."""
-        if self.is_shown:
-            sys.stderr.write("\n")
+    def _estimate_time(self, now: float, done: int) -> float | None:
+        """Return how many seconds are left, if that can be known."""
+        assert self._start is not None
+        start, before = self._start
+        return (now - start) / (done - before) * (self.epochs * self.batches - done) if done > before else None
+
+    def write_line(self, run: TrainingRun, seconds_left: float | None) -> str:
+        """Return the line: the epoch, a bar of its batches, the time left, the mean loss and the last metrics."""
+        is_whole = run.batch == 0
+        cells = BAR_WIDTH if is_whole else BAR_WIDTH * run.batch // self.batches
+        latest = {name: numbers[-1] for name, numbers in run.history.items() if is_whole or name != "loss"}
+        numbers = latest if is_whole else {"loss": run.loss_sum / run.examples_done, **latest}
+        epoch = run.epoch if is_whole else run.epoch + 1
+        left = []
+        if seconds_left is not None and run.epoch < self.epochs:
+            left = [f"{timedelta(seconds=round(seconds_left))} left"]
+        bar = "#" * cells + "." * (BAR_WIDTH - cells)
+        return f"epoch {epoch}/{self.epochs} [{bar}] " + "  ".join(
+            [*left, *(f"{name} {number:.4g}" for name, number in numbers.items())]
+        )
 
 
 @dataclass(frozen=True)

@@ -362,7 +362,12 @@ REFUSED_BY_LAYERS: dict[str, tuple[Callable[[], object], type[Exception], str]] 
     "embedding range": (lambda: nn.Embedding(3, 2, rng=R)([0, 3]), IndexingError, "must be 0 to 2"),
     "embedding negative": (lambda: nn.Embedding(3, 2, rng=R)([-1]), IndexingError, "got -1 to -1"),
     "embedding dtype": (lambda: nn.Embedding(3, 2, rng=R)([0.5]), DomainError, "must be whole numbers; got float64"),
-    "rnn axes": (lambda: nn.RNN(3, 2, rng=R)(X), ShapeError, "needs 3 axes (steps, batch, numbers)"),
+    "rnn axes": (lambda: nn.RNN(3, 2, rng=R)(X[0]), ShapeError, "needs 3 axes (steps, batch, numbers), or 2 without"),
+    "attention axes": (
+        lambda: nn.MultiheadAttention(4, 2, rng=R)(X, X[0], X),
+        ShapeError,
+        "the inputs need 3 axes, or all",
+    ),
     "rnn empty": (lambda: nn.RNN(3, 2, rng=R)(np.ones((0, 2, 3))), ShapeError, "none of them empty"),
     "lstm shape": (
         lambda: nn.LSTM(4, 2, rng=R)(np.ones((2, 1, 3))),

@@ -300,6 +300,26 @@ CASES = [
     ),
     case("gru", lambda r: nn.GRU(3, 4, rng=r), lambda: T.GRU(3, 4), (5, 2, 3)),
     case("gru with a first state", lambda r: nn.GRU(3, 4, 2, rng=r), lambda: T.GRU(3, 4, 2), (5, 2, 3), (2, 2, 4)),
+    case("gru of one sequence", lambda r: nn.GRU(3, 4, 2, rng=r), lambda: T.GRU(3, 4, 2), (5, 3), (2, 4)),
+    case(
+        "lstm of one sequence",
+        lambda r: nn.LSTM(3, 4, batch_first=True, bidirectional=True, rng=r),
+        lambda: T.LSTM(3, 4, batch_first=True, bidirectional=True),
+        (5, 3),
+    ),
+    case(
+        "attention of one sequence",
+        lambda r: nn.MultiheadAttention(4, 2, rng=r),
+        lambda: T.MultiheadAttention(4, 2),
+        *[(3, 4), (5, 4), (5, 4)],
+        key_padding_mask=PADDING[0],
+    ),
+    case(
+        "transformer block of one sequence",
+        lambda r: nn.TransformerBlock(4, 2, 8, 0.0, batch_first=True, rng=r),
+        lambda: T.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True),
+        (5, 4),
+    ),
     case(
         "gru of two directions",
         lambda r: nn.GRU(3, 4, bidirectional=True, rng=r),

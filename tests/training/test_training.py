@@ -13,7 +13,13 @@ import pytest
 import wiregrad as wg
 from wiregrad import nn, optim
 from wiregrad.errors import FileFormatError, InputError, NonFiniteError, ShapeError, StateError
-from wiregrad.training import TrainingRun, decode_generator_state, encode_generator_state, read_checkpoint
+from wiregrad.training import (
+    ProgressBar,
+    TrainingRun,
+    decode_generator_state,
+    encode_generator_state,
+    read_checkpoint,
+)
 
 from ..support.small_training import SmallTraining
 
@@ -255,7 +261,33 @@ def test_the_progress_bar_is_quiet_without_a_terminal(
 
     assert quiet.out == quiet.err == ""
     assert terminal.getvalue().startswith("\repoch 1/1 [##")
+    assert "\repoch 1/1 [########################] loss " in terminal.getvalue()
     assert terminal.getvalue().endswith("\n")
+
+
+def test_the_progress_bar_ends_its_line_before_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with pytest.raises(InterruptError):
+        SmallTraining().train(epochs=1, loss=stop_after(2), progress=True)
+
+    assert terminal.getvalue().endswith(" \n")
+
+
+@pytest.mark.parametrize(
+    ("run", "seconds", "line"),
+    [
+        (TrainingRun(batch=1, loss_sum=6.0, examples_done=3), None, "epoch 1/3 [######..................] loss 2"),
+        (
+            TrainingRun(1, 2, {"loss": [3.0], "validation_loss": [4.0]}, loss_sum=6.0, examples_done=3),
+            75.2,
+            "epoch 2/3 [############............] 0:01:15 left  loss 2  validation_loss 4",
+        ),
+        (TrainingRun(3, 0, {"loss": [3.0, 2.0, 1.5]}), 0.0, "epoch 3/3 [########################] loss 1.5"),
+    ],
+)
+def test_the_progress_bar_shows_losses_and_the_time_left(run: TrainingRun, seconds: float | None, line: str) -> None:
+    assert ProgressBar(3, 4, shown=True).write_line(run, seconds) == line
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ silence are errors.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -15,10 +17,25 @@ import wiregrad as wg
 from wiregrad.errors import DomainError, IndexingError, InputError, ShapeError
 from wiregrad.nn.layers import as_array
 
+P = ParamSpec("P")
+
+
+def group_nodes(loss: Callable[P, Any]) -> Callable[P, Any]:
+    """Let the nodes that a loss records be a group of its name, in circuits and pictures."""
+
+    @wraps(loss)
+    def call_in_group(*args: P.args, **kwargs: P.kwargs) -> Any:
+        with wg.group(loss.__name__):
+            return loss(*args, **kwargs)
+
+    return call_in_group
+
+
 IGNORED_CLASS = -100
 """The class that PyTorch leaves out by default: a place in a sequence or picture that has no label."""
 
 
+@group_nodes
 def cross_entropy(
     input: Any,
     target: Any,
@@ -52,6 +69,7 @@ def cross_entropy(
     return _reduce(-right, reduction, _count_labels(picks, is_counted, factors, weight))
 
 
+@group_nodes
 def nll_loss(
     input: Any, target: Any, weight: Any = None, reduction: str = "mean", ignore_index: int = IGNORED_CLASS
 ) -> Any:
@@ -93,6 +111,7 @@ def _take_factors(name: str, scores: Any, weight: Any) -> Any:
     return factors
 
 
+@group_nodes
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
     """Return minus the logarithm of the probability of what is true; input is the probability of 1.
 
@@ -110,6 +129,7 @@ def _bounded_log(x: Any) -> Any:
     return wg.maximum(wg.log(wg.maximum(x, math.exp(-200.0))), -100.0)
 
 
+@group_nodes
 def binary_cross_entropy_with_logits(
     input: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
 ) -> Any:
@@ -127,18 +147,21 @@ def _check_truth(name: str, target: Any) -> None:
         raise DomainError(f"{name} takes targets from 0 to 1; got {wg.min(target)} to {wg.max(target)}")
 
 
+@group_nodes
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """Return the mean of the squared differences."""
     input, target = _take_pair("mse_loss", input, target)
     return _reduce((input - target) ** 2, reduction)
 
 
+@group_nodes
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """Return the mean of the absolute differences."""
     input, target = _take_pair("l1_loss", input, target)
     return _reduce(wg.abs(input - target), reduction)
 
 
+@group_nodes
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Any:
     """Return half the squared difference where it is at most delta, and a line beyond."""
     input, target = _take_pair("huber_loss", input, target)
@@ -148,6 +171,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     return _reduce(near * (distance - 0.5 * near), reduction)
 
 
+@group_nodes
 def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
     """Return the absolute difference less beta / 2, and below beta the squared one divided by 2 beta."""
     if beta == 0.0:
@@ -155,6 +179,7 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
     return huber_loss(input, target, reduction, beta) / beta
 
 
+@group_nodes
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
     """Return how far logarithms of probabilities are from other probabilities, or from their logarithms.
 
@@ -168,6 +193,7 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     return wg.sum(losses) / losses.shape[0]
 
 
+@group_nodes
 def hinge_loss(input: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Any:
     """Return how far each score falls short of a margin; target is 1 or -1.
 
@@ -180,6 +206,7 @@ def hinge_loss(input: Any, target: Any, margin: float = 1.0, reduction: str = "m
     return _reduce(wg.relu(margin - target * input), reduction)
 
 
+@group_nodes
 def multi_margin_loss(
     input: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean"
 ) -> Any:

@@ -28,6 +28,10 @@ MAX_LISTED_NAMES = 20
 """Maximum number of names of each kind that an error about a state lists."""
 
 
+LayerResult = wg.Value | NDArray[Any]
+"""What a layer returns: a value if its input or one of its parameters is a value, else an array."""
+
+
 class ModulePart(NamedTuple):
     """What an attribute of a module holds, with its path from the module."""
 
