@@ -938,7 +938,7 @@ class CompiledStep:
         self._settings: Any = None
         self._compiled: Any = None
 
-    def __call__(self, *batch: Any) -> float:
+    def __call__(self, *batch: object) -> float:
         """Take one step; returns the loss before it. A number that is not finite is an error, and nothing changes."""
         arrays = [np.asarray(array) for array in batch]
         self._refresh()
@@ -1029,7 +1029,7 @@ def _as_exact_floats(array: NDArray[Any]) -> NDArray[Any]:
     return floats
 
 
-def _list_settings(model: Any) -> list[Any]:
+def _list_settings(model: Any) -> list[object]:
     """Return what the modules of a model hold besides arrays, generators and other modules, as text."""
     return [
         (path, type(module), {name: repr(value) for name, value in vars(module).items() if _is_setting(value)})

@@ -57,14 +57,14 @@ BAR_SECONDS = 0.1
 def train(
     model: Any,
     loss: Loss,
-    data: Any,
+    data: object,
     *,
     optimizer: Any,
     rng: Generator,
     epochs: int,
     batch_size: int = 32,
     schedule: Any = None,
-    validation: Any = None,
+    validation: object = None,
     metrics: Mapping[str, Loss] | None = None,
     patience: int | None = None,
     before_update: Callable[[], object] | None = None,
@@ -72,7 +72,7 @@ def train(
     checkpoint_every: int | None = None,
     generators: Sequence[Generator] = (),
     compiled: bool = False,
-    watch: Any = False,
+    watch: object = False,
     progress: bool | None = None,
 ) -> TrainingRun:
     """Train a model on batches of arrays; returns the course of the training.
@@ -141,7 +141,7 @@ def train(
 
 
 def draw_batches(
-    data: Any, batch_size: int, *, rng: Generator | None = None, drop_last: bool = False, first: int = 0
+    data: object, batch_size: int, *, rng: Generator | None = None, drop_last: bool = False, first: int = 0
 ) -> Iterator[Arrays]:
     """Return the batches of one epoch: tuples of arrays, with rows in an order that is drawn from a generator.
 
@@ -238,7 +238,7 @@ class TrainingRun:
         return "\n".join(["epoch  " + "  ".join(f"{name:>9}" for name in names), *rows])
 
 
-def check_arrays(data: Any, what: str) -> Arrays:
+def check_arrays(data: object, what: str) -> Arrays:
     """Return data as a tuple of arrays with one row per example.
 
     >>> check_arrays((np.zeros((3, 2)), [1, 2]), "data")
@@ -262,7 +262,7 @@ def _check_counts(**counts: int | None) -> None:
             raise InputError(f"{name} must be a whole number of at least 1; got {short_repr(count)}")
 
 
-def start_flight(watch: Any) -> Any:
+def start_flight(watch: object) -> Any:
     """Return a flight recorder, if a training is to be watched: a new one, one with a page, or the given one."""
     if isinstance(watch, bool) or watch == "live":
         return wg.record(live=watch == "live") if watch else None
@@ -271,7 +271,7 @@ def start_flight(watch: Any) -> Any:
     raise InputError(f'watch must be True, "live" or a flight recorder (wg.record()); got {short_repr(watch)}')
 
 
-def check_loss(value: Any) -> wg.Value:
+def check_loss(value: object) -> wg.Value:
     """Return a loss; raises unless it is one number that depends on parameters."""
     if isinstance(value, wg.Value) and value.shape == ():
         return value
@@ -297,7 +297,9 @@ def make_compiled_step(
     return None
 
 
-def take_compiled_step(take_step: Any, run: TrainingRun, parts: TrainingParts, batch: Arrays) -> float | None:
+def take_compiled_step(
+    take_step: Callable[..., float], run: TrainingRun, parts: TrainingParts, batch: Arrays
+) -> float | None:
     """Take a compiled step; returns None, and changes nothing, if a plain one has to say which number breaks."""
     if run.not_compiled:
         return None
@@ -332,7 +334,7 @@ def take_plain_step(
     return float(value.data)
 
 
-def is_finite_step(value: Any, parameters: Mapping[str, Any]) -> bool:
+def is_finite_step(value: wg.Value, parameters: Mapping[str, wg.Value]) -> bool:
     """Return whether a loss and the gradients of all parameters are finite."""
     gradients = [parameter.grad for parameter in parameters.values()]
     return bool(np.isfinite(value.data)) and all(g is None or bool(np.isfinite(g).all()) for g in gradients)
@@ -368,7 +370,7 @@ def evaluate(
     return {name: total / len(arrays[0]) for name, total in sums.items()}
 
 
-def set_training(model: Any, mode: bool) -> None:
+def set_training(model: object, mode: bool) -> None:
     """Let a model compute as while it is trained, or as after that, if it makes a difference to it."""
     if hasattr(model, "train"):
         model.train(mode)
@@ -459,7 +461,7 @@ class TrainingParts:
             generator.bit_generator.state = state
 
 
-def find_generators(model: Any, *others: Any) -> list[Generator]:
+def find_generators(model: object, *others: Any) -> list[Generator]:
     """Return all random generators of a training, each once: the given ones, then those of the parts of the model."""
     given = [generator for other in others for generator in (other if isinstance(other, list | tuple) else [other])]
     odd = [generator for generator in given if not isinstance(generator, Generator)]
@@ -585,7 +587,7 @@ def encode_generator_state(state: Any) -> JsonValue:
     return hex(state) if isinstance(state, int | np.integer) else state
 
 
-def decode_generator_state(state: Any) -> Any:
+def decode_generator_state(state: object) -> Any:
     """Return the state of a generator that `encode_generator_state` encoded."""
     if isinstance(state, dict):
         return {name: decode_generator_state(part) for name, part in state.items()}

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 import wiregrad as wg
 from wiregrad.errors import DomainError, IndexingError, InputError, ShapeError, short_repr
 from wiregrad.nn.initialisers import Generator, count_fans, kaiming_uniform, normal, uniform
-from wiregrad.nn.module import EmptyArray, LayerResult, Module
+from wiregrad.nn.module import EmptyArray, Module
 
 
 def as_array(x: object) -> Any:
@@ -85,7 +85,7 @@ class Linear(Module):
         self.weight = make_parameter(kaiming_uniform((out_features, in_features), rng, math.sqrt(5.0)), dtype)
         self.bias = _draw_bias(out_features, in_features, rng, dtype) if bias else None
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return one vector of outputs for each vector of inputs."""
         x = as_array(x)
         check_dtype(self, x, self.weight)
@@ -166,7 +166,7 @@ class Convolution(Module):
         self.weight = make_parameter(kaiming_uniform(shape, rng, math.sqrt(5.0)), dtype)
         self.bias = _draw_bias(self.out_channels, count_fans(shape)[0], rng, dtype) if bias else None
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return one channel of outputs for each kernel."""
         x = as_array(x)
         self._check_input(x)
@@ -268,7 +268,7 @@ class TransposedConvolution(Convolution):
         self.padding_mode = "zeros"
         self._draw_weights((in_channels, out_channels // groups, *self.kernel_size), bias, rng, dtype)
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return a larger input: what the convolution with these kernels would send back."""
         x = as_array(x)
         self._check_input(x)
@@ -318,7 +318,7 @@ class Pooling(Module):
         self.padding = padding
         self.settings = options
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return one number for each window."""
         x = as_array(x)
         if x.ndim not in (self.rank + 1, self.rank + 2):
@@ -386,7 +386,7 @@ class AdaptivePooling(Module):
         self.output_size = _expand_setting(output_size, self.rank, "output_size")
         check_sizes(self, **{f"output_size[{k}]": size for k, size in enumerate(self.output_size)})
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the mean of each window."""
         x = as_array(x)
         if x.ndim not in (self.rank + 1, self.rank + 2) or 0 in x.shape[-self.rank :]:
@@ -480,7 +480,7 @@ class BatchNorm(Module):
         """Return an array of this module as `state_dict` has it: the number of batches is a whole number."""
         return array.astype(np.int64) if name == "num_batches_tracked" else array
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the input, normalized channel by channel."""
         x = as_array(x)
         self._check_input(x)
@@ -573,7 +573,7 @@ class LayerNorm(Module):
         self.weight = make_parameter(np.ones(self.normalized_shape), dtype) if affine else None
         self.bias = make_parameter(np.zeros(self.normalized_shape), dtype) if affine and bias else None
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the input, normalized along its last axes."""
         x = as_array(x)
         _check_last_axes(self, x, self.normalized_shape, self.weight)
@@ -603,7 +603,7 @@ class GroupNorm(Module):
         self.weight = make_parameter(np.ones(num_channels), dtype) if affine else None
         self.bias = make_parameter(np.zeros(num_channels), dtype) if affine else None
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the input (batch, channels, ...), normalized group by group."""
         x = as_array(x)
         weight = np.empty(self.num_channels, x.dtype) if self.weight is None else self.weight
@@ -640,7 +640,7 @@ class RMSNorm(Module):
         self.eps = eps
         self.weight = make_parameter(np.ones(self.normalized_shape), dtype) if elementwise_affine else None
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the input, scaled along its last axes."""
         x = as_array(x)
         _check_last_axes(self, x, self.normalized_shape, self.weight)
@@ -687,7 +687,7 @@ class Dropout(Module):
         self.p = p
         self.rng = rng if p else None
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the input, with some of its numbers dropped."""
         x = as_array(x)
         if not self.training or self.p == 0.0:
@@ -748,7 +748,7 @@ class Embedding(Module):
             rows[self.padding_idx] = 0.0
         self.weight = make_parameter(rows, dtype)
 
-    def forward(self, numbers: Any) -> LayerResult:
+    def forward(self, numbers: Any) -> Any:
         """Return one row of the table for each number."""
         numbers = as_array(numbers)
         if numbers.dtype.kind not in "iu":
@@ -786,7 +786,7 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the input with fewer axes."""
         x = as_array(x)
         start, end = self.start_dim % x.ndim, self.end_dim % x.ndim
@@ -808,7 +808,7 @@ class Unflatten(Module):
         self.dim = dim
         self.unflattened_size = tuple(unflattened_size)
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the input with more axes."""
         x = as_array(x)
         if not -x.ndim <= self.dim < x.ndim:
@@ -829,7 +829,7 @@ class Unflatten(Module):
 class Identity(Module):
     """Return the input."""
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the input."""
         return as_array(x)
 
@@ -839,7 +839,7 @@ class Activation(Module):
 
     function: Callable[[Any], Any]
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the function of every number of the input."""
         return type(self).function(as_array(x))
 
@@ -894,7 +894,7 @@ class PReLU(Module):
         self.num_parameters = num_parameters
         self.weight = make_parameter(np.full(num_parameters, init), dtype)
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the function of every number of the input (batch, channels, ...)."""
         x = as_array(x)
         check_dtype(self, x, self.weight)
@@ -915,7 +915,7 @@ class LeakyReLU(Module):
     def __init__(self, negative_slope: float = 0.01) -> None:
         self.negative_slope = negative_slope
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the function of every number of the input."""
         return wg.leaky_relu(as_array(x), self.negative_slope)
 
@@ -930,7 +930,7 @@ class ELU(Module):
     def __init__(self, alpha: float = 1.0) -> None:
         self.alpha = alpha
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the function of every number of the input."""
         x = as_array(x)
         # exp of a large positive number, which is not used, would overflow.
@@ -971,7 +971,7 @@ class GELU(Module):
             raise InputError(f"approximate is 'none' or 'tanh'; got {approximate!r}")
         self.approximate = approximate
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return the function of every number of the input."""
         x = as_array(x)
         if self.approximate == "none":
@@ -989,7 +989,7 @@ class Softmax(Module):
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return probabilities."""
         return wg.softmax(as_array(x), axis=self.dim)
 
@@ -1001,6 +1001,6 @@ class Softmax(Module):
 class LogSoftmax(Softmax):
     """The logarithm of softmax along an axis."""
 
-    def forward(self, x: Any) -> LayerResult:
+    def forward(self, x: Any) -> Any:
         """Return logarithms of probabilities."""
         return wg.log_softmax(as_array(x), axis=self.dim)

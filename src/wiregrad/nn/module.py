@@ -28,10 +28,6 @@ MAX_LISTED_NAMES = 20
 """Maximum number of names of each kind that an error about a state lists."""
 
 
-LayerResult = wg.Value | NDArray[Any]
-"""What a layer returns: a value if its input or one of its parameters is a value, else an array."""
-
-
 class ModulePart(NamedTuple):
     """What an attribute of a module holds, with its path from the module."""
 
@@ -148,7 +144,7 @@ class Module:
         """Compute; a class of yours defines it."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call `forward`; the nodes that it records are a group, named after the module."""
         if not self._group:
             return self.forward(*args, **kwargs)
@@ -398,7 +394,7 @@ class Module:
         shapes: dict[str, str] = {}
 
         def note_shape(path: str, forward: Callable[..., Any]) -> Callable[..., Any]:
-            def noting(*args: Any, **kwargs: Any) -> Any:
+            def noting(*args: object, **kwargs: object) -> Any:
                 result = forward(*args, **kwargs)
                 shapes[path] = _write_shapes(result)
                 return result
@@ -498,12 +494,12 @@ class AveragedModel(Module):
         self.module.load_buffers(model.buffers())
         self.n_averaged += 1
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> Any:
         """Return what the model with the averages returns."""
         return self.module(*args, **kwargs)
 
 
-def call_with(model: Module, arrays: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+def call_with(model: Module, arrays: Mapping[str, Any], *args: object, **kwargs: object) -> Any:
     """Call a model with other arrays in place of its parameters, as a pure function of them.
 
     A model that updates buffers in the call is refused, since the update would be lost: use `model.holding(arrays)`,
@@ -574,7 +570,7 @@ def is_parameter(value: object) -> TypeGuard[wg.Value]:
     return isinstance(value, wg.Value) and value.op is None
 
 
-def _as_plain(value: Any) -> NDArray[Any]:
+def _as_plain(value: object) -> NDArray[Any]:
     return np.asarray(value.data if isinstance(value, wg.Value) else value)
 
 
@@ -584,7 +580,7 @@ def _describe_array(value: Any) -> EmptyArray:
     return EmptyArray(tuple(np.shape(value)), value.dtype if isinstance(value, wg.Value) else np.asarray(value).dtype)
 
 
-def _find_difference(own: Any, other: Any) -> str:
+def _find_difference(own: object, other: object) -> str:
     """Return why another array cannot take the place of one that a module has; empty if it can."""
     wanted, given = _describe_array(own), _describe_array(other)
     if given.shape != wanted.shape:

@@ -24,7 +24,7 @@ from wiregrad.nn.layers import (
     check_sizes,
     make_parameter,
 )
-from wiregrad.nn.module import LayerResult, Module
+from wiregrad.nn.module import Module
 
 
 class Recurrent(Module):
@@ -368,7 +368,7 @@ class TransformerBlock(Module):
         self.dropout1 = Dropout(dropout, rng=rng)
         self.dropout2 = Dropout(dropout, rng=rng)
 
-    def forward(self, x: Any, src_mask: Any = None, src_key_padding_mask: Any = None) -> LayerResult:
+    def forward(self, x: Any, src_mask: Any = None, src_key_padding_mask: Any = None) -> Any:
         """Return a sequence of the same shape."""
         x = as_array(x)
         if self.norm_first:
