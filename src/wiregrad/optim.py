@@ -1271,3 +1271,94 @@ class SequentialLR(Schedule):
         """Return the learning rate after a number of steps."""
         k = bisect_right(self.milestones, count)
         return self.schedulers[k].find_rate(base, count - (self.milestones[k - 1] if k else 0))
+
+
+class ReduceLROnPlateau:
+    """Multiply the rates by a factor when a loss has not fallen for more than `patience` steps.
+
+    `step(loss)` is called after each epoch; `wg.train` does so with the validation loss, or with the loss if there is
+    no validation data. A loss counts as lower if it is so by the share `threshold`, or with `threshold_mode="abs"` by
+    that much. `mode="max"` is for numbers that should rise. After a change, `cooldown` steps do not count.
+
+    >>> optimizer = SGD([wg.Value(1.0)], lr=1.0)
+    >>> schedule = ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    >>> for loss in (3.0, 2.0, 2.0, 2.0, 2.0):
+    ...     schedule.step(loss)
+    >>> optimizer.groups[0].settings["lr"]
+    0.5
+    """
+
+    needs_loss = True
+    """Tells a training loop that `step` takes a loss."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise InputError(f"ReduceLROnPlateau takes an optimiser; got {short_repr(optimizer)}")
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
+            raise InputError(f"mode is 'min' or 'max', threshold_mode 'rel' or 'abs'; got {mode!r}, {threshold_mode!r}")
+        if not 0.0 < factor < 1.0:
+            raise InputError(f"factor must be between 0 and 1; got {factor}")
+        self.optimizer = optimizer
+        self.sign = 1.0 if mode == "min" else -1.0
+        self.factor = factor
+        self.patience = patience
+        self.threshold = threshold
+        self.is_relative = threshold_mode == "rel"
+        self.cooldown = cooldown
+        self.min_lr = min_lr
+        self.eps = eps
+        self.best = math.inf * self.sign
+        self.bad_steps = 0
+        self.cooldown_left = 0
+
+    def step(self, loss: float) -> None:
+        """Note the loss of an epoch, and lower the rates if it has not fallen for too long."""
+        if self._is_better(float(loss)):
+            self.best = float(loss)
+            self.bad_steps = 0
+        else:
+            self.bad_steps += 1
+        if self.cooldown_left > 0:
+            self.cooldown_left -= 1
+            self.bad_steps = 0
+        if self.bad_steps > self.patience:
+            self._lower_rates()
+            self.cooldown_left = self.cooldown
+            self.bad_steps = 0
+
+    def _is_better(self, loss: float) -> bool:
+        if math.isinf(self.best):
+            return self.sign * loss < self.sign * self.best
+        margin = self.threshold * self.best if self.is_relative else self.threshold
+        return self.sign * loss < self.sign * (self.best - self.sign * margin)
+
+    def _lower_rates(self) -> None:
+        for group in self.optimizer.groups:
+            rate = max(group.settings["lr"] * self.factor, self.min_lr)
+            # A change that rounding would hide is not made.
+            if group.settings["lr"] - rate > self.eps:
+                group.settings["lr"] = rate
+
+    def state_dict(self) -> dict[str, float]:
+        """Return what the next step depends on; the rates are in the state of the optimiser."""
+        return {"best": self.best, "bad_steps": self.bad_steps, "cooldown_left": self.cooldown_left}
+
+    def load_state_dict(self, state: Arrays) -> None:
+        """Take over what the next step depends on."""
+        own = self.state_dict()
+        if state.keys() != own.keys():
+            raise StateError(f"a ReduceLROnPlateau needs {', '.join(own)}; got {', '.join(state)}")
+        self.best = float(state["best"])
+        self.bad_steps = int(state["bad_steps"])
+        self.cooldown_left = int(state["cooldown_left"])

@@ -127,9 +127,8 @@ def train(
                 bar.show(run)
                 if checkpoint is not None and checkpoint_every and run.batch % checkpoint_every == 0:
                     save_checkpoint(checkpoint, run, parts, settings)
-            if schedule is not None:
-                schedule.step()
             run.end_epoch(evaluate(model, loss, metrics, held_out, batch_size))
+            step_schedule(schedule, run)
             if patience is not None and run.is_best():
                 run.best = model.state_dict()
             if checkpoint is not None:
@@ -368,6 +367,14 @@ def evaluate(
     finally:
         set_training(model, was_training)
     return {name: total / len(arrays[0]) for name, total in sums.items()}
+
+
+def step_schedule(schedule: Any, run: TrainingRun) -> None:
+    """Let a schedule, if there is one, set the rates of the next epoch; one that looks at the loss gets the latest."""
+    if getattr(schedule, "needs_loss", False):
+        schedule.step(run.history.get("validation_loss", run.history["loss"])[-1])
+    elif schedule is not None:
+        schedule.step()
 
 
 def set_training(model: object, mode: bool) -> None:

@@ -291,6 +291,9 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "number": (lambda: optim.SGD(3), InputError, "takes a dict or list of wg.Value; got 3"),
     "twice": (lambda: optim.SGD([W["w"], W["w"]]), InputError, "the parameter 1 is given twice, before as 0"),
     "schedule": (lambda: optim.StepLR(make_model(), 3), InputError, "StepLR takes an optimiser, or None"),  # type: ignore[arg-type]
+    "plateau": (lambda: optim.ReduceLROnPlateau(None), InputError, "takes an optimiser; got None"),  # type: ignore[arg-type]
+    "plateau mode": (lambda: optim.ReduceLROnPlateau(optim.SGD(W), "low"), InputError, "mode is 'min' or 'max'"),
+    "plateau factor": (lambda: optim.ReduceLROnPlateau(optim.SGD(W), factor=2.0), InputError, "factor must be between"),
     "step size": (lambda: optim.StepLR(None, 0), InputError, "step_size must be a whole number of at least 1; got 0"),
     "wave": (lambda: optim.CosineAnnealingLR(None, 0), InputError, "T_max must be a whole number"),
     "warm-up": (lambda: optim.LinearLR(None, total_iters=0), InputError, "total_iters must be a whole number"),

@@ -826,6 +826,54 @@ def test_schedules_agree(name: str) -> None:
     assert_all_close(model.state_dict(), torch_model.state_dict())
 
 
+LOSSES_OF_EPOCHS = [
+    3.0,
+    2.0,
+    2.1,
+    1.9999,
+    1.9998,
+    2.2,
+    1.0,
+    1.1,
+    1.2,
+    1.3,
+    1.4,
+    1.5,
+    1.6,
+    0.99999,
+    -2.0,
+    -2.0001,
+    -1.9,
+    -1.9,
+]
+PLATEAUS: list[dict[str, Any]] = [
+    {"patience": 1},
+    {"patience": 0, "factor": 0.5, "threshold": 0.1},
+    {"patience": 0, "factor": 0.5, "threshold": 0.1, "threshold_mode": "abs", "cooldown": 2},
+    {"patience": 1, "mode": "max", "min_lr": 0.01, "factor": 0.3},
+    {"patience": 0, "mode": "max", "threshold_mode": "abs", "factor": 0.001, "eps": 1e-3},
+]
+
+
+@pytest.mark.parametrize("options", PLATEAUS, ids=str)
+def test_rates_after_plateaus_agree(options: dict[str, Any]) -> None:
+    optimizer = optim.SGD([wg.Value(1.0)], lr=0.2)
+    torch_optimizer = torch.optim.SGD([torch.tensor(1.0, requires_grad=True)], lr=0.2)
+    schedule, torch_schedule = (
+        optim.ReduceLROnPlateau(optimizer, **options),
+        R.ReduceLROnPlateau(torch_optimizer, **options),
+    )
+    rates, torch_rates = [], []
+    for loss in LOSSES_OF_EPOCHS:
+        schedule.step(loss)
+        torch_schedule.step(loss)
+        rates.append(optimizer.groups[0].settings["lr"])
+        torch_rates.append(torch_optimizer.param_groups[0]["lr"])
+
+    assert_close(np.array(rates), np.array(torch_rates), "rates")
+    assert len(set(rates)) > 1
+
+
 @pytest.mark.parametrize("decay", [None, 0.7])
 def test_averaged_models_agree(decay: float | None) -> None:
     model, torch_model = make_networks()

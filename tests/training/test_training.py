@@ -507,3 +507,17 @@ def test_the_order_of_batches_is_drawn_at_once() -> None:
 
     assert rng.random() == other.random()
     assert len(list(batches)) == 3
+
+
+def test_a_schedule_that_looks_at_the_loss_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    def train(epochs: int, checkpoint: Path | None = None) -> tuple[Any, dict[str, float]]:
+        training = SmallTraining()
+        schedule = optim.ReduceLROnPlateau(training.optimizer, patience=0, threshold=0.5)
+        run = training.train(epochs=epochs, schedule=schedule, checkpoint=checkpoint)
+        return run.history, {**training.optimizer.list_rates(), **schedule.state_dict()}
+
+    train(3, tmp_path / "plateau.wgt")
+    history, state = train(8, tmp_path / "plateau.wgt")
+
+    assert (history, state) == train(8)
+    assert state["groups.0.lr"] < SmallTraining().optimizer.list_rates()["groups.0.lr"]
