@@ -958,7 +958,8 @@ class CompiledStep:
         for name, parameter in self.optimizer.parameters.items():
             parameter.data = after[name]
         self.optimizer.state = state
-        self.model.load_buffers(buffers)
+        if buffers:
+            self.model.load_buffers(buffers)
         return float(value)
 
     def _try_compiling(self, arguments: tuple[Any, ...]) -> None:

@@ -171,35 +171,48 @@ class Module:
         for name, value in vars(self).items():
             if name in self._buffers:
                 yield ModulePart(name, value, "buffer")
-                continue
-            held = self._held is not None and name in self._held
-            for path, part in _flatten(name, value):
-                if isinstance(part, Module):
-                    yield ModulePart(path, part, "module")
-                elif held or is_parameter(part):
-                    yield ModulePart(path, part, "parameter")
+            elif isinstance(value, Module):
+                yield ModulePart(name, value, "module")
+            elif isinstance(value, dict | list | tuple) or is_parameter(value) or self._holds(name):
+                yield from self._find_parts(name, value)
+
+    def _find_parts(self, name: str, value: object) -> Iterator[ModulePart]:
+        """Yield the parameters and modules of an attribute."""
+        for path, part in _flatten(name, value):
+            if isinstance(part, Module):
+                yield ModulePart(path, part, "module")
+            elif is_parameter(part) or self._holds(name):
+                yield ModulePart(path, part, "parameter")
+
+    def _holds(self, name: str) -> bool:
+        return self._held is not None and name in self._held
+
+    def walk(self, path: str = "") -> Iterator[tuple[str, Module, list[ModulePart]]]:
+        """Yield this module and all modules inside it, each with its path and its parts."""
+        parts = list(self.parts())
+        yield path, self, parts
+        for part in parts:
+            if part.kind == "module":
+                yield from part.value.walk(_join_path(path, part.name))
 
     def modules(self) -> dict[str, Module]:
         """Return this module and all modules inside it, by their paths; the path of this one is empty."""
-        found: dict[str, Module] = {"": self}
-        for part in self.parts():
-            if part.kind == "module":
-                found |= {_join_path(part.name, path): module for path, module in part.value.modules().items()}
-        return found
+        return {path: module for path, module, _ in self.walk()}
 
     def _list_arrays(self, kind: Literal["parameter", "buffer"]) -> dict[str, Any]:
         """Return all parameters or all buffers under each of their names."""
         return {
             _join_path(path, part.name): part.value
-            for path, module in self.modules().items()
-            for part in module.parts()
+            for path, _, parts in self.walk()
+            for part in parts
             if part.kind == kind
         }
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name; one that is used in several places has the first of its names."""
-        first = {id(value): name for name, value in reversed(self._list_arrays("parameter").items())}
-        return {name: value for name, value in self._list_arrays("parameter").items() if first[id(value)] == name}
+        named = self._list_arrays("parameter")
+        first = {id(value): name for name, value in reversed(named.items())}
+        return {name: value for name, value in named.items() if first[id(value)] == name}
 
     def buffers(self) -> dict[str, Any]:
         """Return the arrays that are not trained, such as running means, by name."""
@@ -294,8 +307,8 @@ class Module:
         """Return copies of all parameters and buffers by name, with PyTorch's names and layouts."""
         return {
             _join_path(path, part.name): module.save_array(part.name, np.array(_as_plain(part.value)))
-            for path, module in self.modules().items()
-            for part in module.parts()
+            for path, module, parts in self.walk()
+            for part in parts
             if part.kind != "module"
         }
 
@@ -306,8 +319,8 @@ class Module:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over all parameters and buffers; nothing changes unless all of them fit."""
         self._check_state(state, {**self._list_arrays("parameter"), **self.buffers()})
-        for path, module in self.modules().items():
-            for part in list(module.parts()):
+        for path, module, parts in self.walk():
+            for part in parts:
                 if part.kind == "parameter":
                     part.value.data = np.asarray(state[_join_path(path, part.name)], part.value.dtype)
                 elif part.kind == "buffer":
@@ -316,8 +329,8 @@ class Module:
 
     def load_buffers(self, buffers: Mapping[str, Any]) -> None:
         """Take over the buffers that a copy of this module has changed."""
-        for path, module in self.modules().items():
-            for part in list(module.parts()):
+        for path, module, parts in self.walk():
+            for part in parts:
                 if part.kind == "buffer":
                     setattr(module, part.name, buffers[_join_path(path, part.name)])
 
@@ -351,8 +364,8 @@ class Module:
 
         Make optimisers after that: what they keep has the dtype of the parameters.
         """
-        for module in self.modules().values():
-            for part in list(module.parts()):
+        for _, module, parts in self.walk():
+            for part in parts:
                 if part.kind == "parameter":
                     part.value.data = _as_plain(part.value).astype(dtype)
                     part.value.grad = None
