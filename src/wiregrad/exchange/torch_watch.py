@@ -93,8 +93,8 @@ class OpSchema(NamedTuple):
     written: tuple[int, ...]
     """Positions of the written arguments."""
     written_keywords: tuple[str, ...]
-    writes_lists: bool
-    """Whether it writes all tensors of a list, as ops of optimizers do."""
+    counts_lists: bool
+    """Whether PyTorch counts its writes to all tensors of a list; it does not count those of fused optimizers."""
 
 
 def describe_op(func: Any) -> OpSchema:
@@ -105,8 +105,8 @@ def describe_op(func: Any) -> OpSchema:
     positions = tuple(k for k in written if not arguments[k].kwarg_only)
     keywords = tuple(arguments[k].name for k in written)
     positions += HIDDEN_WRITES.get(name, ())
-    writes_lists = any("List" in str(arguments[k].type) for k in written)
-    return OpSchema(func.namespace, name, func._overloadname, positions, keywords, writes_lists)
+    counts_lists = bool(written) and func._schema.name.startswith("aten::_foreach_")
+    return OpSchema(func.namespace, name, func._overloadname, positions, keywords, counts_lists)
 
 
 def summarize_tensor(tensor: Any) -> TensorSummary:
@@ -946,7 +946,7 @@ class TorchWatch:
         form = self._forms.get(func)
         if form is None:
             form = self._forms[func] = describe_op(func)
-        if form.writes_lists:
+        if form.counts_lists:
             return self._run_list_op(func, form, args, kwargs, frame)
         return self._run_single_op(func, form, args, kwargs, frame)
 
