@@ -23,8 +23,8 @@ NAMES = sorted(module.name for module in iter_modules([str(Path(__file__).parent
 PAGE = """# Benchmarks
 
 Written by `python -m benchmarks {}`; all of it by `make bench`.
-Every figure is a ratio, or stands beside figures of the same run: entrants take turns in one process, and times are
-medians. A bound that was missed stays here as it is.
+Every figure is a ratio, or stands beside figures of the same run: entrants take turns, and times are medians unless a
+table says otherwise. A bound that was missed stays here as it is.
 """
 
 
