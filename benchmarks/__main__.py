@@ -16,7 +16,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from benchmarks import measure
-from wiregrad.cli.bench import SUITE_PARTS
+from wiregrad.cli.bench import SUITE_PARTS, describe_machine
 
 HELPERS = {"__main__", "executors", "gpu", "measure", "peers", "training_steps"}
 """Modules that are no benchmarks in one run on this machine: helpers, and scripts with their own command line."""
@@ -68,9 +68,10 @@ def run(name: str, **options: Any) -> measure.Report | None:
 
 
 def page(reports: dict[str, measure.Report], args: Sequence[str]) -> str:
-    """Return a page of all tables, with the command that wrote it."""
+    """Return a page of all tables, with the command that wrote it, the machine, and the versions of the packages."""
     tables = [f"# {name}\n\n{report.text()}\n" for name, report in reports.items()]
-    return "\n".join([PAGE.format(" ".join(args)), *tables])
+    machine = [f"- {name}: {fact}" for name, fact in describe_machine().items() if fact != "missing"]
+    return "\n".join([PAGE.format(" ".join(args)), "## Measured on", "", *machine, "", *tables])
 
 
 def figures(reports: dict[str, measure.Report]) -> str:
