@@ -16,12 +16,10 @@ from tests.support.limits import PATIENCE
 from wiregrad.errors import (
     ConvergenceError,
     EscapeError,
-    FileFormatError,
     IndexingError,
     NoRuleError,
     OperandError,
     ShapeError,
-    TextError,
 )
 
 ROWS = np.linspace(0.1, 0.9, 5)
@@ -209,18 +207,6 @@ def test_a_loop_is_one_node_with_its_body() -> None:
     assert [inner.op.name for inner in node.body.nodes] == ["multiply"]
     assert "scan of <lambda>" in str(circuits[0])
     assert "multiply" in str(circuits[0])
-
-
-def test_a_circuit_with_a_loop_refuses_what_cannot_hold_it(tmp_path: Any) -> None:
-    circuit = wg.trace(lambda w: wg.fori_loop(0, 3, lambda i, c: c * w, 1.0), 1.5)
-
-    with pytest.raises(TextError, match="scan"):
-        circuit.to_text()
-    with pytest.raises(FileFormatError, match="scan"):
-        circuit.save(tmp_path / "loop.json")
-    for write in (circuit.to_c, circuit.to_numpy, circuit.to_js, circuit.to_python):
-        with pytest.raises(NoRuleError):
-            write()
 
 
 def test_a_traced_choice_takes_another_branch_at_another_point() -> None:
