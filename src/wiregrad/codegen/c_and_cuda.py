@@ -528,21 +528,25 @@ class LoopFunctions:
         """The name of the function of each plan and circuit."""
         self.texts: list[str] = []
         self.calls: set[str] = set()
-        for name in LOOP_VARIABLES:
-            # No variable of a body and no function may have the name of one of these.
-            identifiers.take_name(name)
 
     def define_loop(self, op: Op, ramps: tuple[tuple[int, float, float], ...]) -> str:
         """Return the name of the function that runs a loop or a branch; `ramps` are rows that are not operands."""
         plan = op.options["loop"]
         name = self.names.get((plan, ramps))
         if name is None:
+            self._reserve_names()
             if isinstance(plan, loop_ops.CountedPullPlan):
                 raise unbounded_loop_error(plan)
             bodies = [self._define_body(circuit, f"step of {op.title}") for circuit in plan.circuits]
             name = self.names[plan, ramps] = self.identifiers.take_name(op.title)
             self.texts.append(self.write_function(name, plan.called, self._write_plan(plan, ramps, bodies)))
         return name
+
+    def _reserve_names(self) -> None:
+        """Keep variables of bodies and functions from having the names of the variables of loops."""
+        for name in LOOP_VARIABLES:
+            if name not in self.identifiers:
+                self.identifiers.take_name(name)
 
     def _define_body(self, circuit: CircuitGraph, within: str) -> str:
         """Return the name of the function of a circuit; `within` is that of a body without a name of its own."""

@@ -588,8 +588,15 @@ def _require_types(what: str, found: Sequence[WireType], wanted: Sequence[WireTy
         raise CircuitError(f"{what}: wanted {', '.join(map(str, wanted))}; got {', '.join(map(str, found)) or 'none'}")
 
 
+NATIVE_CODE = "native_code"
+"""The attribute of a plan at which a backend keeps its code."""
+
+
 class PlanIdentity:
     """Plans are equal if they do the same: circuits of equal loops are equal."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != NATIVE_CODE}
 
     @property
     def identity(self) -> tuple[Any, ...]:
