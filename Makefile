@@ -80,8 +80,9 @@ test: ## Everything that needs no other framework
 # Installing waits for the network most of the time, so all of it is done at once.
 test-tools: $(VENV)/.test web/node_modules/.done $(VENV)/.browser
 
-# What is run on the Python recorder too, where the C recorder was built.
-SECOND_RECORDER := $(addprefix tests/frontends/,test_scalars.py test_values.py test_number_classes.py)
+# The tests of values and transforms, which are run on the Python recorder too, where the C recorder was built.
+SECOND_RECORDER := $(patsubst %,tests/frontends/test_%.py,scalars values number_classes transforms containers \
+	gradient_sums keyword_arguments lookups)
 
 run-tests:
 	$(ONE_BLAS_THREAD) $(BIN)/pytest $(PYTEST_WORKERS) -m "not full" --ignore=tests/peers
