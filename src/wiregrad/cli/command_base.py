@@ -943,7 +943,7 @@ class ExampleCommand(click.Command):
         super().format_help(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words of the command line; a formula may begin with -h, as -h**2 does, so only a whole word is help."""
+        """Parse the words of the command line; only a whole word -h is help, since a formula may begin with -h**2."""
         end = args.index("--") if "--" in args else len(args)
         words = ["--help" if word == "-h" else word for word in args[:end]]
         return super().parse_args(ctx, [*words, *args[end:]])
