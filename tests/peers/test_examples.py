@@ -15,7 +15,7 @@ import wiregrad.exchange
 ROOT = Path(__file__).parent.parent.parent
 MODULES = ["wiregrad.exchange"]
 MODULES += [info.name for info in pkgutil.walk_packages(wiregrad.exchange.__path__, "wiregrad.exchange.")]
-PAGES = [("watch.md", 4), ("torch-import.md", 3), ("exchange.md", 5), ("tutorials/ask-pytorch.md", 6)]
+PAGES = [("watch.md", 4), ("torch-import.md", 3), ("exchange.md", 5), ("tutorials/ask-pytorch.md", 6), ("errors.md", 1)]
 """Pages whose blocks need another framework, and how many blocks each has at least."""
 
 
@@ -32,7 +32,7 @@ def test_the_blocks_of_a_page_print_what_it_says(
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     names: dict[str, object] = {"__name__": "page"}
-    blocks = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", text, re.DOTALL)
+    blocks = re.findall(r"```python\n(?!>>>)(.*?)```\n(?:\n```text\n(.*?)```)?", text, re.DOTALL)
     for number, (code, shown) in enumerate(blocks):
         file = tmp_path / f"block_{number}.py"
         file.write_text(code, encoding="utf-8")
