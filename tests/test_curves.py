@@ -61,9 +61,10 @@ def test_a_name_has_one_color_in_all_panels() -> None:
 
 
 def test_names_that_are_wider_than_a_panel_take_several_rows() -> None:
-    rows = PICTURES["break_names"]({"lines": dict.fromkeys(["a", "a long name", "another name", "one more"], [])})
+    names = ["a", "a long name", "another name", "one more"]
+    rows = PICTURES["break_names"]({"lines": {name: [] for name in names}})
 
-    assert [[name for _, name in row] for row in rows] == [["a", "a long name"], ["another name", "one more"]]
+    assert [[name for _, name in row] for row in rows] == [names[:2], names[2:]]
     assert all(sum(PICTURES["measure_name"](name) for _, name in row) < 270.0 for row in rows)
 
 

@@ -1,8 +1,8 @@
 """Kalman smoother: the noise levels are learned by differentiating through the filter.
 
 A car is measured with noise. The Kalman filter, a loop over the measurements, gives the likelihood of two noise levels;
-its gradient goes through the whole loop. With the best levels, the smoothed path is the minimum of a quadratic function,
-which one Newton step finds exactly.
+its gradient goes through the whole loop. With the best levels, the smoothed path is the minimum of a quadratic
+function, which one Newton step finds exactly.
 
 Run it with `python examples/gallery/kalman_smoother.py`; look for "measurement noise".
 """

@@ -48,7 +48,7 @@ from wiregrad.codegen.listing import LISTING_FUNCTIONS
 from wiregrad.dtypes import count_with_noun, format_all_digits, format_brief_number
 from wiregrad.errors import NoRuleError, OperandError, require_package
 from wiregrad.files import encode_circuit_file
-from wiregrad.ir import Node, Pattern
+from wiregrad.ir import CircuitGraph, Node, Pattern
 from wiregrad.ir.columns import is_automatic_name
 from wiregrad.lazy import load_module_lazily
 
@@ -220,7 +220,7 @@ class RunQuestion:
         print_answer(self.name, answer, document, has_problem=False)
 
 
-def _choose_node(circuit: Circuit, name: str | None) -> str:
+def _choose_node(circuit: CircuitGraph, name: str | None) -> str:
     """Return the node that is asked about: the named one, or the only input."""
     if name is not None:
         return check_node_name(circuit, name)

@@ -777,7 +777,7 @@ class FrameworkTarget:
                     raise InputError(f"keyword-only arguments of a function of JAX cannot be given: {[*self.kwargs]}")
                 circuit: ImportedCircuit = exchange.from_jax(self.function, *args)
             else:
-                kwargs = {name: self._convert_argument(value) for name, value in self.kwargs.items()}
+                kwargs: dict[str, Any] = {name: self._convert_argument(value) for name, value in self.kwargs.items()}
                 circuit = exchange.from_torch(self.function, *args, **kwargs)
         return circuit
 
