@@ -16,15 +16,15 @@ from pkgutil import iter_modules
 from typing import Any
 
 from benchmarks import measure
-from wiregrad.cli.bench import SUITE_PARTS
+from wiregrad.cli.bench import SUITE_PARTS, describe_machine
 
 HELPERS = {"__main__", "measure", "peers", "training_steps"}
 NAMES = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name not in HELPERS)
 PAGE = """# Benchmarks
 
 Written by `python -m benchmarks {}`; all of it by `make bench`.
-Every figure is a ratio, or stands beside figures of the same run: entrants take turns in one process, and times are
-medians. A bound that was missed stays here as it is.
+Every figure is a ratio, or stands beside figures of the same run: entrants take turns, and times are medians unless a
+table says otherwise. A bound that was missed stays here as it is.
 """
 
 
@@ -67,9 +67,10 @@ def run(name: str, **options: Any) -> measure.Report | None:
 
 
 def page(reports: dict[str, measure.Report], args: Sequence[str]) -> str:
-    """Return a page of all tables, with the command that wrote it."""
+    """Return a page of all tables, with the command that wrote it, the machine, and the versions of the packages."""
     tables = [f"# {name}\n\n{report.text()}\n" for name, report in reports.items()]
-    return "\n".join([PAGE.format(" ".join(args)), *tables])
+    machine = [f"- {name}: {fact}" for name, fact in describe_machine().items() if fact != "missing"]
+    return "\n".join([PAGE.format(" ".join(args)), "## Measured on", "", *machine, "", *tables])
 
 
 def figures(reports: dict[str, measure.Report]) -> str:

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,14 +57,14 @@ BAR_SECONDS = 0.1
 def train(
     model: Any,
     loss: Loss,
-    data: Any,
+    data: object,
     *,
     optimizer: Any,
     rng: Generator,
     epochs: int,
     batch_size: int = 32,
     schedule: Any = None,
-    validation: Any = None,
+    validation: object = None,
     metrics: Mapping[str, Loss] | None = None,
     patience: int | None = None,
     before_update: Callable[[], object] | None = None,
@@ -70,7 +72,7 @@ def train(
     checkpoint_every: int | None = None,
     generators: Sequence[Generator] = (),
     compiled: bool = False,
-    watch: Any = False,
+    watch: object = False,
     progress: bool | None = None,
 ) -> TrainingRun:
     """Train a model on batches of arrays; returns the course of the training.
@@ -113,29 +115,54 @@ def train(
     settings = {"examples": len(arrays[0]), "batch_size": batch_size}
     if checkpoint is not None and Path(checkpoint).exists():
         load_checkpoint(checkpoint, run, parts, settings)
-    bar = ProgressBar(epochs, -(-len(arrays[0]) // batch_size), progress)
     compiled_step = make_compiled_step(run, parts, loss, before_update) if compiled else None
 
-    while run.epoch < epochs and not run.has_stalled(patience):
-        for batch in run.draw_batches(arrays, batch_size, rng):
-            number = None if compiled_step is None else take_compiled_step(compiled_step, run, parts, batch)
-            if number is None:
-                number = take_plain_step(run, parts, loss, batch, before_update)
-            run.count_batch(number, len(batch[0]))
-            bar.show(run)
-            if checkpoint is not None and checkpoint_every and run.batch % checkpoint_every == 0:
+    with ProgressBar(epochs, -(-len(arrays[0]) // batch_size), progress) as bar:
+        while run.epoch < epochs and not run.has_stalled(patience):
+            for batch in run.draw_batches(arrays, batch_size, rng):
+                number = None if compiled_step is None else take_compiled_step(compiled_step, run, parts, batch)
+                if number is None:
+                    number = take_plain_step(run, parts, loss, batch, before_update)
+                run.count_batch(number, len(batch[0]))
+                bar.show(run)
+                if checkpoint is not None and checkpoint_every and run.batch % checkpoint_every == 0:
+                    save_checkpoint(checkpoint, run, parts, settings)
+            run.end_epoch(evaluate(model, loss, metrics, held_out, batch_size))
+            step_schedule(schedule, run)
+            if patience is not None and run.is_best():
+                run.best = model.state_dict()
+            if checkpoint is not None:
                 save_checkpoint(checkpoint, run, parts, settings)
-        if schedule is not None:
-            schedule.step()
-        run.end_epoch(evaluate(model, loss, metrics, held_out, batch_size))
-        if patience is not None and run.is_best():
-            run.best = model.state_dict()
-        if checkpoint is not None:
-            save_checkpoint(checkpoint, run, parts, settings)
-    bar.close()
+            bar.show(run)
     if run.has_stalled(patience):
         model.load_state_dict(run.best)
     return run
+
+
+def draw_batches(
+    data: object, batch_size: int, *, rng: Generator | None = None, drop_last: bool = False, first: int = 0
+) -> Iterator[Arrays]:
+    """Return the batches of one epoch: tuples of arrays, with rows in an order that is drawn from a generator.
+
+    `data` is an array, or a tuple of arrays with one row per example. Without `rng` the rows stay in their order. The
+    last batch is smaller if the rows do not fill it; `drop_last` leaves it out. `first` is the number of the first
+    batch.
+
+    >>> x, y = np.arange(5.0), np.arange(5)
+    >>> for x_part, y_part in draw_batches((x, y), 2, rng=np.random.default_rng(0)):
+    ...     print(x_part, y_part)
+    [2. 4.] [2 4]
+    [3. 0.] [3 0]
+    [1.] [1]
+    """
+    arrays = check_arrays(data, "data")
+    _check_counts(batch_size=batch_size)
+    count = len(arrays[0])
+    # The order is drawn now, not when the first batch is asked for.
+    order = np.arange(count) if rng is None else rng.permutation(count)
+    stop = count - count % batch_size if drop_last else count
+    parts = [order[start : min(start + batch_size, stop)] for start in range(first * batch_size, stop, batch_size)]
+    return (tuple(array[part] for array in arrays) for part in parts)
 
 
 @dataclass
@@ -162,7 +189,7 @@ class TrainingRun:
     examples_done: int = field(default=0, repr=False)
 
     def draw_batches(self, arrays: Arrays, batch_size: int, rng: Generator) -> Iterator[Arrays]:
-        """Yield the remaining batches of this epoch, in an order that is drawn from a generator.
+        """Return the remaining batches of this epoch, in an order that is drawn from a generator.
 
         In the middle of an epoch, the order is drawn from where the generator was when the epoch began.
         """
@@ -170,12 +197,10 @@ class TrainingRun:
         if self.batch:
             rng.bit_generator.state = self.order_state
         self.order_state = rng.bit_generator.state
-        order = rng.permutation(len(arrays[0]))
+        batches = draw_batches(arrays, batch_size, rng=rng, first=self.batch)
         if self.batch:
             rng.bit_generator.state = now
-        for start in range(self.batch * batch_size, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            yield tuple(array[chosen] for array in arrays)
+        return batches
 
     def count_batch(self, loss: float, examples: int) -> None:
         """Note that a batch is done."""
@@ -212,7 +237,7 @@ class TrainingRun:
         return "\n".join(["epoch  " + "  ".join(f"{name:>9}" for name in names), *rows])
 
 
-def check_arrays(data: Any, what: str) -> Arrays:
+def check_arrays(data: object, what: str) -> Arrays:
     """Return data as a tuple of arrays with one row per example.
 
     >>> check_arrays((np.zeros((3, 2)), [1, 2]), "data")
@@ -236,7 +261,7 @@ def _check_counts(**counts: int | None) -> None:
             raise InputError(f"{name} must be a whole number of at least 1; got {short_repr(count)}")
 
 
-def start_flight(watch: Any) -> Any:
+def start_flight(watch: object) -> Any:
     """Return a flight recorder, if a training is to be watched: a new one, one with a page, or the given one."""
     if isinstance(watch, bool) or watch == "live":
         return wg.record(live=watch == "live") if watch else None
@@ -245,7 +270,7 @@ def start_flight(watch: Any) -> Any:
     raise InputError(f'watch must be True, "live" or a flight recorder (wg.record()); got {short_repr(watch)}')
 
 
-def check_loss(value: Any) -> wg.Value:
+def check_loss(value: object) -> wg.Value:
     """Return a loss; raises unless it is one number that depends on parameters."""
     if isinstance(value, wg.Value) and value.shape == ():
         return value
@@ -271,7 +296,9 @@ def make_compiled_step(
     return None
 
 
-def take_compiled_step(take_step: Any, run: TrainingRun, parts: TrainingParts, batch: Arrays) -> float | None:
+def take_compiled_step(
+    take_step: Callable[..., float], run: TrainingRun, parts: TrainingParts, batch: Arrays
+) -> float | None:
     """Take a compiled step; returns None, and changes nothing, if a plain one has to say which number breaks."""
     if run.not_compiled:
         return None
@@ -306,7 +333,7 @@ def take_plain_step(
     return float(value.data)
 
 
-def is_finite_step(value: Any, parameters: Mapping[str, Any]) -> bool:
+def is_finite_step(value: wg.Value, parameters: Mapping[str, wg.Value]) -> bool:
     """Return whether a loss and the gradients of all parameters are finite."""
     gradients = [parameter.grad for parameter in parameters.values()]
     return bool(np.isfinite(value.data)) and all(g is None or bool(np.isfinite(g).all()) for g in gradients)
@@ -342,7 +369,15 @@ def evaluate(
     return {name: total / len(arrays[0]) for name, total in sums.items()}
 
 
-def set_training(model: Any, mode: bool) -> None:
+def step_schedule(schedule: Any, run: TrainingRun) -> None:
+    """Let a schedule, if there is one, set the rates of the next epoch; one that looks at the loss gets the latest."""
+    if getattr(schedule, "needs_loss", False):
+        schedule.step(run.history.get("validation_loss", run.history["loss"])[-1])
+    elif schedule is not None:
+        schedule.step()
+
+
+def set_training(model: object, mode: bool) -> None:
     """Let a model compute as while it is trained, or as after that, if it makes a difference to it."""
     if hasattr(model, "train"):
         model.train(mode)
@@ -356,22 +391,49 @@ class ProgressBar:
         self.batches = batches
         self.is_shown = sys.stderr.isatty() if shown is None else shown
         self._next_time = 0.0
+        self._start: tuple[float, int] | None = None
+        """When the first batch was done, and how many batches had been done by then."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.is_shown and self._start is not None:
+            sys.stderr.write("\n")
 
     def show(self, run: TrainingRun) -> None:
-        """Write the line again, unless that was done a moment ago."""
-        if not self.is_shown or time.monotonic() < self._next_time:
+        """Write the line again, unless that was done a moment ago; after an epoch it is always written."""
+        if not self.is_shown or (run.batch and time.monotonic() < self._next_time):
             return
-        self._next_time = time.monotonic() + BAR_SECONDS
-        done = BAR_WIDTH * run.batch // self.batches
-        mean = run.loss_sum / run.examples_done
-        bar = "#" * done + "." * (BAR_WIDTH - done)
-        sys.stderr.write(f"\repoch {run.epoch + 1}/{self.epochs} [{bar}] loss {mean:.4g} ")
+        now = time.monotonic()
+        self._next_time = now + BAR_SECONDS
+        done = run.epoch * self.batches + run.batch
+        self._start = self._start or (now, done)
+        width = shutil.get_terminal_size().columns - 1
+        # Spaces remove what is left of a longer line.
+        sys.stderr.write("\r" + self.write_line(run, self._estimate_time(now, done))[:width].ljust(width))
         sys.stderr.flush()
 
-    def close(self) -> None:
-        """End the line."""
-        if self.is_shown:
-            sys.stderr.write("\n")
+    def _estimate_time(self, now: float, done: int) -> float | None:
+        """Return how many seconds are left, if that can be known."""
+        assert self._start is not None
+        start, before = self._start
+        return (now - start) / (done - before) * (self.epochs * self.batches - done) if done > before else None
+
+    def write_line(self, run: TrainingRun, seconds_left: float | None) -> str:
+        """Return the line: the epoch, a bar of its batches, the time left, the mean loss and the last metrics."""
+        is_whole = run.batch == 0
+        cells = BAR_WIDTH if is_whole else BAR_WIDTH * run.batch // self.batches
+        latest = {name: numbers[-1] for name, numbers in run.history.items() if is_whole or name != "loss"}
+        numbers = latest if is_whole else {"loss": run.loss_sum / run.examples_done, **latest}
+        epoch = run.epoch if is_whole else run.epoch + 1
+        left = []
+        if seconds_left is not None and run.epoch < self.epochs:
+            left = [f"{timedelta(seconds=round(seconds_left))} left"]
+        bar = "#" * cells + "." * (BAR_WIDTH - cells)
+        return f"epoch {epoch}/{self.epochs} [{bar}] " + "  ".join(
+            [*left, *(f"{name} {number:.4g}" for name, number in numbers.items())]
+        )
 
 
 @dataclass(frozen=True)
@@ -406,7 +468,7 @@ class TrainingParts:
             generator.bit_generator.state = state
 
 
-def find_generators(model: Any, *others: Any) -> list[Generator]:
+def find_generators(model: object, *others: Any) -> list[Generator]:
     """Return all random generators of a training, each once: the given ones, then those of the parts of the model."""
     given = [generator for other in others for generator in (other if isinstance(other, list | tuple) else [other])]
     odd = [generator for generator in given if not isinstance(generator, Generator)]
@@ -532,7 +594,7 @@ def encode_generator_state(state: Any) -> JsonValue:
     return hex(state) if isinstance(state, int | np.integer) else state
 
 
-def decode_generator_state(state: Any) -> Any:
+def decode_generator_state(state: object) -> Any:
     """Return the state of a generator that `encode_generator_state` encoded."""
     if isinstance(state, dict):
         return {name: decode_generator_state(part) for name, part in state.items()}

@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from operator import itemgetter
 from os.path import basename
 from types import CodeType, MethodType
@@ -976,7 +976,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         outputs = None if out is None else [out[0], *flatten(out[1])[0]]
         answers = answer_batch(self, table, ask, wanted=tuple(wanted), threads=threads, outputs=outputs)
         columns = iter(answers.grads or ())
-        grads = [table.unflatten_columns(columns, position) for position in positions]
+        grads = [table.build_argument(columns, position) for position in positions]
         return answers.values, grads[0] if single else tuple(grads)
 
     def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
@@ -1620,8 +1620,10 @@ class PointTable:
     """The arguments of a batch: a vector for each number of a call, or one number for all calls."""
 
     def __init__(self, args: Sequence[Any]) -> None:
-        leaves, self._tree = flatten(tuple(args))
-        self.columns = [_read_column(leaf) for leaf in leaves]
+        parts = [flatten(argument) for argument in args]
+        self._trees = [tree for _, tree in parts]
+        self._sizes = [len(leaves) for leaves, _ in parts]
+        self.columns = [_read_column(leaf) for leaves, _ in parts for leaf in leaves]
         lengths = {len(column) for column in self.columns if column.ndim}
         if not lengths:
             raise OperandError(
@@ -1633,20 +1635,17 @@ class PointTable:
 
     def row_arguments(self, row: int) -> tuple[Any, ...]:
         """Return the arguments of one call."""
-        numbers = [(column[row] if column.ndim else column).item() for column in self.columns]
-        arguments: tuple[Any, ...] = unflatten(self._tree, numbers)
-        return arguments
+        numbers = iter([(column[row] if column.ndim else column).item() for column in self.columns])
+        return tuple([self.build_argument(numbers, position) for position in range(len(self._trees))])
 
-    def number_inputs(self, position: int) -> list[int]:
+    def number_inputs(self, position: int) -> range:
         """Return the numbers of the columns that belong to an argument."""
-        numbers: tuple[Any, ...] = unflatten(self._tree, list(range(len(self.columns))))
-        return flatten(numbers[position])[0]
+        start = sum(self._sizes[:position])
+        return range(start, start + self._sizes[position])
 
-    def unflatten_columns(self, columns: Iterator[NDArray[Any]], position: int) -> Any:
-        """Return the next columns in the structure of an argument."""
-        arguments: tuple[Any, ...] = unflatten(self._tree, self.columns)
-        leaves, tree = flatten(arguments[position])
-        return unflatten(tree, [next(columns) for _ in leaves])
+    def build_argument(self, leaves: Iterator[object], position: int) -> Any:
+        """Return the next numbers or columns in the structure of an argument."""
+        return unflatten(self._trees[position], list(islice(leaves, self._sizes[position])))
 
 
 def _read_column(leaf: object) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 # Import it under `TYPE_CHECKING`.
 from wiregrad import nn as nn
 from wiregrad import optim as optim
+from wiregrad.training import draw_batches as draw_batches
 from wiregrad.training import train as train
 
-__all__ = ["nn", "optim", "train"]
+__all__ = ["draw_batches", "nn", "optim", "train"]

@@ -8,7 +8,7 @@ true. It is zero by structure, so no inf or NaN further on can spoil it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,6 +158,10 @@ class RunRecord:
         if self._readers is None:
             self._readers = self.circuit.readers()
         return self._readers[node]
+
+
+RUN_MAKERS: list[Callable[[CircuitGraph, Sequence[Any], Sequence[Any], Sequence[Any]], RunRecord]] = []
+"""Makes the run that users get of what another framework computed; added by the layer of the public classes."""
 
 
 def _format_briefly(value: NDArray[Any] | float) -> str:

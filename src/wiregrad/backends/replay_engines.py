@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from wiregrad.backends import interpreter
 from wiregrad.errors import NotNativeError, WiregradError
+from wiregrad.frontends.recording.record import NATIVE_LOOPS, run_as_replay
 from wiregrad.frontends.recording.session import make_distinct
 from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.value import settle_gradient
 from wiregrad.frontends.replay.recorded_calls import CertifiedRecording, plain_result
-from wiregrad.frontends.transforms import loop_ops
-from wiregrad.ir import TABLE, CircuitGraph
+from wiregrad.ir import TABLE, CircuitGraph, Op
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.passes import (
@@ -49,12 +49,12 @@ else:
     array_program = load_module_lazily("wiregrad.backends.native_arrays.array_program")
 
 
-def _find_native_loop(op: loop_ops.ControlOp) -> Callable[..., Any]:
+def _find_native_loop(op: Op) -> Callable[..., Any]:
     """Return the native code of a loop; a function, because the module is loaded when it is first needed."""
     return array_program.find_native_loop(op)
 
 
-loop_ops.NATIVE_LOOPS.append(_find_native_loop)
+NATIVE_LOOPS.append(_find_native_loop)
 
 
 class Flip:
@@ -99,7 +99,7 @@ class InterpreterReplay:
         """Return the value of every node; None if an op raises."""
         point = [np.float64(x) if type(x) is float else x for x in inputs]
         try:
-            with loop_ops.run_as_replay():
+            with run_as_replay():
                 return interpreter.evaluate_nodes(self.circuit, point)
         except Exception:
             # The function itself is called instead: it raises a proper error, or handles this one.

@@ -14,9 +14,7 @@ is exact up to 2**53; larger ones raise.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -29,7 +27,7 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import BOOL, WireType
 from wiregrad.errors import ConvergenceError, DomainError, IndexingError, NoRuleError
 from wiregrad.frontends.recording.library_hooks import OVERLAY
-from wiregrad.frontends.recording.record import convention, is_tracing
+from wiregrad.frontends.recording.record import NATIVE_LOOPS, REPLAYS, convention, is_tracing
 from wiregrad.frontends.transforms.vmap_and_checkpoint import apply_batched
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port
 from wiregrad.ir.columns import decode_mode
@@ -47,30 +45,6 @@ from wiregrad.ops.gradient_flow import (
     shape_of,
 )
 from wiregrad.passes import SilentWatcher, prune, sweep_backward, sweep_forward
-
-NATIVE_LOOPS: list[Callable[[Any], Callable[..., Any]]] = []
-"""What returns native code for a loop op, once a backend has added it."""
-
-
-class RunningReplays(threading.local):
-    """Whether a replay of a traced function is running in this thread."""
-
-    are_running = False
-
-
-REPLAYS = RunningReplays()
-
-
-@contextmanager
-def run_as_replay() -> Iterator[None]:
-    """Run long loops by the code that traces use, so that they return the same bits."""
-    before = REPLAYS.are_running
-    REPLAYS.are_running = True
-    try:
-        yield
-    finally:
-        REPLAYS.are_running = before
-
 
 MIN_LONG_LOOP = 20_000
 """A loop is long if its body has so many nodes in all steps together."""
