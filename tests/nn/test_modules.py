@@ -430,3 +430,10 @@ def test_networks_are_loaded_on_first_use() -> None:
         "assert wg.nn.Module and wg.optim.Adam\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("name", nn.__all__)
+def test_the_page_on_networks_names_everything_that_there_is(name: str) -> None:
+    page = Path(__file__).parents[2] / "docs" / "networks.md"
+
+    assert f"`{name}`" in page.read_text(encoding="utf-8")
