@@ -204,6 +204,24 @@ def test_lbfgs_resumes_to_the_same_bits(search: str | None) -> None:
     assert resumed.data.tolist() == whole.data.tolist()
 
 
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_keeps_parameters_of_float32(search: str | None) -> None:
+    model = make_model(dtype=np.float32)
+    optimizer = optim.LBFGS(model.parameters(), lr=0.3, line_search_fn=search)
+    x, y = X.astype(np.float32), Y.astype(np.float32)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = nn.mse_loss(model(x), y)
+        loss.backward()
+        return loss
+
+    losses = [float(optimizer.step(closure).data) for _ in range(3)]
+
+    assert losses[-1] < 0.1 * losses[0]
+    assert {value.dtype for value in model.parameters().values()} == {np.dtype(np.float32)}
+
+
 def test_parts_of_a_model_whose_parameters_have_the_same_names_are_groups() -> None:
     model = make_model()
     groups = [{"params": model[0].parameters()}, {"params": model[2].parameters(), "lr": 0.0}]
