@@ -462,6 +462,27 @@ def test_a_compiled_step_takes_labels_and_needs_one_recording() -> None:
     assert step._compiled.info.records == 1
 
 
+def test_a_compiled_step_follows_a_loss_that_arranges_axes_and_ignores_labels() -> None:
+    rng = np.random.default_rng(0)
+    model = nn.Sequential(nn.Embedding(7, 4, rng=rng), nn.Linear(4, 5, rng=rng))
+    plain = nn.Sequential(nn.Embedding(7, 4, rng=rng), nn.Linear(4, 5, rng=rng))
+    plain.load_state_dict(model.state_dict())
+
+    def compute(model: Any, x: Any, y: Any) -> Any:
+        return nn.cross_entropy(wg.swapaxes(model(x), 1, 2), y)
+
+    take_step = optim.CompiledStep(model, compute, optim.Adam(model.parameters(), 0.05))
+    optimizer = optim.Adam(plain.parameters(), 0.05)
+    for k in range(5):
+        x, y = rng.integers(0, 7, (4, 6)), rng.integers(-1, 5, (4, 6))
+        y[y < 0] = -100 if k % 2 else 0
+        optimizer.zero_grad()
+        loss = compute(plain, x, y)
+        loss.backward()
+        optimizer.step()
+        assert take_step(x, y) == pytest.approx(float(loss.data), rel=1e-12)
+
+
 def test_a_step_that_is_not_finite_changes_nothing() -> None:
     model = make_model()
     before = model.state_dict()
