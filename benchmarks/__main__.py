@@ -17,9 +17,10 @@ from typing import Any
 
 from benchmarks import measure
 from benchmarks.training import NETWORKS
-from wiregrad.cli.bench import SUITE_PARTS
+from wiregrad.cli.bench import SUITE_PARTS, describe_machine
 
-HELPERS = {"__main__", "measure", "peers", "training_steps"}
+HELPERS = {"__main__", "executors", "gpu", "measure", "peers", "training_steps"}
+"""Modules that are no benchmarks in one run on this machine: helpers, and scripts with their own command line."""
 NAMES = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name not in HELPERS)
 PAGE = """# Benchmarks
 
@@ -74,9 +75,10 @@ def run(name: str, **options: Any) -> measure.Report | None:
 
 
 def page(reports: dict[str, measure.Report], args: Sequence[str]) -> str:
-    """Return a page of all tables, with the command that wrote it."""
+    """Return a page of all tables, with the command that wrote it, the machine, and the versions of the packages."""
     tables = [f"# {name}\n\n{report.text()}\n" for name, report in reports.items()]
-    return "\n".join([PAGE.format(" ".join(args)), *tables])
+    machine = [f"- {name}: {fact}" for name, fact in describe_machine().items() if fact != "missing"]
+    return "\n".join([PAGE.format(" ".join(args)), "## Measured on", "", *machine, "", *tables])
 
 
 def figures(reports: dict[str, measure.Report]) -> str:
