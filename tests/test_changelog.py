@@ -79,3 +79,7 @@ def test_the_changelog_has_a_section_for_the_version_of_the_package() -> None:
     _, sections = TOOL["split_sections"]((ROOT / "CHANGELOG.md").read_text())
 
     assert TOOL["read_version"](ROOT) in sections
+
+
+def test_the_citation_names_the_version_of_the_package() -> None:
+    assert f"\nversion: {TOOL['read_version'](ROOT)}\n" in (ROOT / "CITATION.cff").read_text()
