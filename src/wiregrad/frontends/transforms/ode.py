@@ -66,6 +66,7 @@ from wiregrad.frontends.transforms.ode_steps import (
     OdeSettings,
     OdeStep,
     SolveCounts,
+    StepBlock,
     Trajectory,
     Vector,
 )
@@ -366,11 +367,22 @@ class SolvedRows:
 
 
 class LatestSolve(NamedTuple):
-    """The last solution on plain numbers: its data, the number of its steps, and the steps if they are few."""
+    """The last solution on plain numbers: its data, the number of its steps, and the steps if they are few.
+
+    Blocks of steps are rounded otherwise than single ones, so after blocks the number of single steps is not known.
+    """
 
     data: list[Any]
-    steps: int
-    kept: list[AcceptedStep]
+    steps: int | None
+    kept: list[AcceptedStep | StepBlock]
+
+    def iterate_backward(self) -> Iterator[AcceptedStep]:
+        """Iterate over the steps that were kept, the last one first."""
+        for part in reversed(self.kept):
+            if isinstance(part, StepBlock):
+                yield from (part.make_step(k) for k in reversed(range(len(part))))
+            else:
+                yield part
 
     def has_data(self, xs: Sequence[Any]) -> bool:
         """Return whether these operands are those of the solution."""
@@ -427,10 +439,25 @@ class OdeSegment(CheckpointSegment):
         """Solve on plain numbers; returns the rows and events."""
         trajectory, z = self._make_trajectory(data)
         found = SolvedRows([z] if trajectory.lands else [], [])
-        kept: list[AcceptedStep] = []
+        kept: list[AcceptedStep | StepBlock] = []
         most_kept = self._count_kept(80 * len(z) + 2_500)
+        is_repeatable = True
+
+        def follow_blocks() -> None:
+            nonlocal is_repeatable
+            for accepted in self._iterate_blocks(trajectory, z, found.counts, captured):
+                is_repeatable = is_repeatable and isinstance(accepted, AcceptedStep)
+                for step in accepted.list_rows() if isinstance(accepted, StepBlock) else [accepted]:
+                    found.add(step.move, *read_step(trajectory.system, step.move, step.step))
+                if found.counts.steps <= KEPT_BYTES // (16 * len(z) + 64):
+                    kept.append(accepted)
+                else:
+                    kept.clear()
 
         def follow() -> None:
+            if trajectory.runs_blocks:
+                follow_blocks()
+                return
             for accepted in self._iterate_steps(trajectory, z, found.counts, captured):
                 found.add(accepted.move, *read_step(trajectory.system, accepted.move, accepted.step))
                 found.counts.last_time = trajectory.time_of(accepted.after)
@@ -440,7 +467,7 @@ class OdeSegment(CheckpointSegment):
                     kept.clear()
 
         self._run_plainly(follow)
-        self._latest_solve = LatestSolve(list(data), found.counts.steps, kept)
+        self._latest_solve = LatestSolve(list(data), found.counts.steps if is_repeatable else None, kept)
         found.counts.evaluations = trajectory.system.evaluations
         found.rows = self._sort_rows(found.rows, trajectory)
         return found
@@ -485,6 +512,26 @@ class OdeSegment(CheckpointSegment):
                 accepted = trajectory.advance(state, counts)
             yield accepted
             state = accepted.after
+
+    def _iterate_blocks(
+        self,
+        trajectory: Trajectory,
+        z: Vector,
+        counts: SolveCounts,
+        captured: dict[object, Value] | None = None,
+    ) -> Iterator[AcceptedStep | StepBlock]:
+        """Iterate over the steps of a solution, in blocks where native code can choose them."""
+        with self._apart(captured):
+            state = trajectory.make_start(z)
+        while not state.ended:
+            if counts.steps >= self.problem.settings.max_steps:
+                raise trajectory.describe_too_many_steps(trajectory.time_of(state), counts)
+            with self._apart(captured):
+                block = trajectory.advance_block(state, counts) if trajectory.runs_blocks else None
+                part = trajectory.advance(state, counts) if block is None else block
+            state = part.state_after() if isinstance(part, StepBlock) else part.after
+            counts.last_time = trajectory.time_of(state)
+            yield part
 
     def _apart(self, captured: dict[object, Value] | None = None) -> AbstractContextManager[None]:
         """Return a block in which f runs on plain numbers; a compiled f is not recorded, so that it is replayed."""
@@ -562,7 +609,7 @@ class OdeSegment(CheckpointSegment):
         gradients = StepGradients(self, trajectory, g, xs)
         latest = self._latest_solve
         if latest.kept and latest.has_data(xs):
-            for accepted in reversed(latest.kept):
+            for accepted in latest.iterate_backward():
                 gradients.pull_step(accepted)
             return gradients.finish()
         with self._apart():
@@ -593,7 +640,7 @@ class OdeSegment(CheckpointSegment):
     def _count_steps(self, trajectory: Trajectory, z: Vector, xs: Sequence[object]) -> int:
         """Return the number of steps; it is known unless a circuit was run at other inputs."""
         latest = self._latest_solve
-        if latest.has_data(xs):
+        if latest.steps is not None and latest.has_data(xs):
             return latest.steps
         counts = SolveCounts()
         for _ in self._iterate_steps(trajectory, z, counts):
