@@ -18,7 +18,8 @@ from typing import Any
 from benchmarks import measure
 from wiregrad.cli.bench import SUITE_PARTS, describe_machine
 
-HELPERS = {"__main__", "measure", "peers", "training_steps"}
+HELPERS = {"__main__", "executors", "gpu", "measure", "peers", "training_steps"}
+"""Modules that are no benchmarks in one run on this machine: helpers, and scripts with their own command line."""
 NAMES = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name not in HELPERS)
 PAGE = """# Benchmarks
 
