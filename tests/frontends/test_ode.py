@@ -803,7 +803,7 @@ def test_a_circuit_refuses_values_from_outside_and_the_steps_of_one_point() -> N
     with pytest.raises(EscapeError, match="pass the value after ts"):
         wg.trace(lambda x: x * wg.odeint(lambda t, y: -rate * y, x, [0.0, 1.0]).ys[-1], 1.0)
     with pytest.raises(EscapeError, match="other inputs need other steps"):
-        wg.trace(wg.grad(half_life), 2.0)
+        wg.trace(wg.grad(wg.grad(half_life)), 2.0)
 
 
 def test_compiled_functions_solve_again_and_differentiate() -> None:
@@ -811,6 +811,24 @@ def test_compiled_functions_solve_again_and_differentiate() -> None:
 
     assert_allclose([value(k) for k in (2.0, 1.0, 0.5)], np.log(2.0) / np.array([2.0, 1.0, 0.5]), rtol=1e-7)
     assert_allclose([slope(k) for k in (2.0, 1.0, 0.5)], -np.log(2.0) / np.array([4.0, 1.0, 0.25]), rtol=1e-6)
+
+
+def test_a_circuit_holds_the_gradient_of_a_solution() -> None:
+    def solve(k: Any, y0: Any) -> Any:
+        return np.sum(wg.odeint(lambda t, y, k: -k * y, y0, [0.0, 0.5, 1.0], k).ys[1:] * np.array([[1.0], [2.0]]))
+
+    start = np.array([1.0, 2.0])
+    circuit = wg.trace(wg.grad(solve, argnums=(0, 1)), 0.5, start)
+    gradient = wg.compile(wg.grad(solve, argnums=(0, 1)))
+
+    assert "ode_gradient" in [node.op.name for node in circuit.nodes]
+    for k in (0.5, 1.5, 0.2):
+        wanted = wg.grad(solve, argnums=(0, 1))(k, start)
+        for one, other in zip(gradient(k, start), wanted, strict=True):
+            assert_allclose(one, other, rtol=1e-12)
+        for one, other in zip(circuit(k=k, y0=start).values(), wanted, strict=True):
+            assert_allclose(one, other, rtol=1e-12)
+    assert not gradient.info.fallbacks
 
 
 def test_vmap_solves_once_per_example() -> None:

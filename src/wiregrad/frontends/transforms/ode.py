@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -75,6 +75,7 @@ from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.columns import chosen_convention
 from wiregrad.ops.array_ops import General
 from wiregrad.ops.functions import FUNCTIONS
+from wiregrad.ops.gradient_flow import fill_absent
 
 DEFAULT_RTOL = 1e-8
 DEFAULT_ATOL = 1e-10
@@ -581,10 +582,28 @@ class OdeSegment(CheckpointSegment):
         if self.adjoint == "continuous":
             return AdjointEquation(self, xs).pull(g, y)
         if isinstance(g, Value) or any(isinstance(x, Value) for x in xs):
-            self._refuse_tracing()
-            return super()._recompute_gradients(g, xs, y)
+            is_traced = STATE.tape is not None and STATE.tape.guard is not None
+            return self._record_gradients(g, xs) if is_traced else super()._recompute_gradients(g, xs, y)
         gradients: list[Any] = self._run_plainly(lambda: self._pull_steps(np.asarray(g, float), xs))
         return gradients
+
+    def _record_gradients(self, g: object, xs: Sequence[object]) -> list[Any]:
+        """Record the gradients as one node, which goes over the steps again at other inputs."""
+        packed = ODE_GRADIENT_OP.bind_once(segment=self)(g, *xs)
+        shapes = [np.shape(data_of(x)) for x in xs]
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes]).tolist()
+        starts = [0, *ends[:-1]]
+        reshape = FUNCTIONS["reshape"].run
+        return [reshape(packed[start:end], shape) for start, end, shape in zip(starts, ends, shapes, strict=True)]
+
+    def pack_gradients(self, g: Any, xs: Sequence[Any]) -> Any:
+        """Return the gradients of all operands for plain numbers, end to end."""
+        gradients = self._recompute_gradients(np.asarray(g, float), xs, None)
+        rows = [
+            np.zeros(np.size(x)) if gradient is None else np.broadcast_to(fill_absent(gradient), np.shape(x)).ravel()
+            for gradient, x in zip(gradients, xs, strict=True)
+        ]
+        return np.concatenate(rows)
 
     def _run_plainly(self, task: Callable[[], Any]) -> Any:
         """Run a task on plain numbers, with the kink convention that was active when the problem was posed."""
@@ -595,13 +614,13 @@ class OdeSegment(CheckpointSegment):
         with chosen, np.errstate(all="ignore"):
             return OVERLAY.call(task, (), {})
 
-    def _refuse_tracing(self) -> None:
-        """Raise while a circuit is traced: it would hold the steps of this point, which are not those of another."""
-        if STATE.tape is not None and STATE.tape.guard is not None:
-            raise EscapeError(
-                f"the gradient of {self.called} is computed step by step, and other inputs need other steps, so a "
-                f"circuit cannot hold it; trace the function, and differentiate the circuit{format_user_line()}"
-            )
+    def refuse_second_derivative(self) -> NoReturn:
+        """Raise: a circuit cannot hold the steps of one point, from which second derivatives are computed."""
+        raise EscapeError(
+            f"a circuit holds the gradient of {self.called}, but no forward mode and no second derivative: these are "
+            f"computed from the steps of one point, and other inputs need other steps; compute them without tracing "
+            f"or compiling{format_user_line()}"
+        )
 
     def _pull_steps(self, g: Vector, xs: Sequence[object]) -> list[Any]:
         """Go back over the steps, one recorded at a time, and add up the gradients."""
@@ -1066,6 +1085,21 @@ ODE_OP = TABLE.add(
         forward=lambda *xs, segment: segment.call(xs),
         back=_ode_back,
         ahead=_ode_ahead,
+        batches=False,
+        per_call=True,
+    )
+)
+
+ODE_GRADIENT_OP = TABLE.add(
+    General(
+        name="ode_gradient",
+        doc="The gradients of the solution of a differential equation by all that it depends on, end to end.",
+        inputs=("x",),
+        variadic=True,
+        pattern=Pattern.SCALE,
+        forward=lambda g, *xs, segment: segment.pack_gradients(g, xs),
+        back=lambda slot, g, xs, y, *, segment: segment.refuse_second_derivative(),
+        ahead=lambda slot, t, xs, y, *, segment: segment.refuse_second_derivative(),
         batches=False,
         per_call=True,
     )
