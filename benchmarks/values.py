@@ -34,7 +34,7 @@ import xad.math
 from micrograd.engine import Value as MicrogradValue
 
 import wiregrad as wg
-from benchmarks.measure import SHORTEST_TURN, Report, Table, interleaved, milliseconds, time_calls
+from benchmarks.measure import SHORTEST_TURN, VALUE_PARTS, Report, Table, interleaved, milliseconds, time_calls
 
 SIZES = {1_000: (20, 15), 100_000: (2, 5)}
 """Nodes of the random graph, how many runs a turn has at least, and how many turns each framework takes."""
@@ -800,19 +800,16 @@ def measure_memory() -> tuple[list[Table], dict[str, Any]]:
     return [chain, *memory], {"chain": ratios, **held}
 
 
-PARTS = {"graphs": measure_graphs, "traces": measure_traces, "memory": measure_memory}
+PARTS = dict(zip(VALUE_PARTS, (measure_graphs, measure_traces, measure_memory), strict=True))
 
 
 def run(parts: Sequence[str] = ()) -> Report:
     """Measure everything, or some parts: graphs, traces, memory."""
-    unknown = [part for part in parts if part not in PARTS]
-    if unknown:
-        raise ValueError(f"the benchmark of values has no part {unknown[0]!r}; it has {', '.join(PARTS)}")
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()
     try:
-        found = [PARTS[part]() for part in parts or PARTS]
+        found = [PARTS[part]() for part in parts or VALUE_PARTS]
     finally:
         gc.unfreeze()
     tables = [table for part, _ in found for table in part]
