@@ -16,15 +16,17 @@ from pkgutil import iter_modules
 from typing import Any
 
 from benchmarks import measure
-from wiregrad.cli.bench import SUITE_PARTS
+from benchmarks.training import NETWORKS
+from wiregrad.cli.bench import SUITE_PARTS, describe_machine
 
-HELPERS = {"__main__", "measure", "peers", "training_steps"}
+HELPERS = {"__main__", "executors", "gpu", "measure", "peers", "training_steps"}
+"""Modules that are no benchmarks in one run on this machine: helpers, and scripts with their own command line."""
 NAMES = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name not in HELPERS)
 PAGE = """# Benchmarks
 
 Written by `python -m benchmarks {}`; all of it by `make bench`.
-Every figure is a ratio, or stands beside figures of the same run: entrants take turns in one process, and times are
-medians. A bound that was missed stays here as it is.
+Every figure is a ratio, or stands beside figures of the same run: entrants take turns, and times are medians unless a
+table says otherwise. A bound that was missed stays here as it is.
 """
 
 
@@ -33,7 +35,13 @@ def main(args: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, as ratios within one run.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
     parser.add_argument("--quick", action="store_true", help="small sizes, where a benchmark has them")
-    parser.add_argument("--part", action="append", default=[], choices=SUITE_PARTS, help="some of native's tables only")
+    parser.add_argument(
+        "--part",
+        action="append",
+        default=[],
+        choices=[*SUITE_PARTS, *NETWORKS],
+        help="some of native's tables, or of training's networks only",
+    )
     parser.add_argument("-o", "--output", action="append", default=[], type=Path, help="write FILE.md or FILE.json")
     chosen = parser.parse_args(args)
     unknown = [name for name in chosen.names if name not in NAMES]
@@ -67,9 +75,10 @@ def run(name: str, **options: Any) -> measure.Report | None:
 
 
 def page(reports: dict[str, measure.Report], args: Sequence[str]) -> str:
-    """Return a page of all tables, with the command that wrote it."""
+    """Return a page of all tables, with the command that wrote it, the machine, and the versions of the packages."""
     tables = [f"# {name}\n\n{report.text()}\n" for name, report in reports.items()]
-    return "\n".join([PAGE.format(" ".join(args)), *tables])
+    machine = [f"- {name}: {fact}" for name, fact in describe_machine().items() if fact != "missing"]
+    return "\n".join([PAGE.format(" ".join(args)), "## Measured on", "", *machine, "", *tables])
 
 
 def figures(reports: dict[str, measure.Report]) -> str:

@@ -5,11 +5,13 @@ A framework that is not installed is a missing entrant, so every table names it.
 
 from __future__ import annotations
 
-import math
+import atexit
+import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -45,6 +47,14 @@ def package(name: str) -> Any:
 
 def straight(workload: Workload, functions: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
     """Return a circuit as a function in straight-line Python, for whatever numbers these functions take."""
+    scope = dict(functions)
+    exec(write_straight(workload), scope)
+    found: Callable[..., Any] = scope["value"]
+    return found
+
+
+def write_straight(workload: Workload) -> str:
+    """Return the text of that function, which is called `value`."""
     circuit = workload.circuit
     names = {node: f"x{k}" for k, node in enumerate(circuit.input_indices())}
     lines = [f"def value({', '.join(names.values())}):"]
@@ -57,10 +67,7 @@ def straight(workload: Workload, functions: Mapping[str, Callable[..., Any]]) ->
             sign = INFIX_SPELLINGS.get(row.op.name, ("",))[0]
             text = f" {sign} ".join(operands) if sign else f"{row.op.name}({', '.join(operands)})"
             lines.append(f"    v{row.node} = {text}")
-    scope = dict(functions)
-    exec("\n".join([*lines, f"    return {names[circuit.root()]}"]), scope)
-    found: Callable[..., Any] = scope["value"]
-    return found
+    return "\n".join([*lines, f"    return {names[circuit.root()]}"])
 
 
 @lru_cache(maxsize=4)
@@ -207,46 +214,71 @@ def torch_batch(workload: Workload, points: FloatArray) -> RaceTask:
     return RaceTask(run, lambda: found)
 
 
-def micrograd_point(workload: Workload, points: FloatArray) -> RaceTask:
-    """Build and differentiate micrograd's values at one point, anew each time."""
-    value = package("micrograd.engine").Value
-    function = straight(workload, {**_micrograd_functions(value), "relu": value.relu})
-    found, depth = allocate_answers(points), 2 * workload.nodes + 1_000
+MICROGRAD_PROGRAM = """
+import gc, json, math, sys
+from micrograd.engine import Value
 
-    def run(times: int) -> None:
-        before = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(before, depth))
-        for _ in range(times):
-            leaves = [value(x) for x in points[0].tolist()]
-            y = function(*leaves)
-            y.backward()
-            found[0] = [y.data, *(leaf.grad for leaf in leaves)]
-        sys.setrecursionlimit(before)
+def function(compute, slope):
+    def apply(x):
+        out = Value(compute(x.data), (x,))
+        def backward():
+            x.grad += slope(x.data, out.data) * out.grad
+        out._backward = backward
+        return out
+    return apply
 
-    return RaceTask(run, lambda: found)
+scope = {
+    "tanh": function(math.tanh, lambda x, y: 1.0 - y * y),
+    "exp": function(math.exp, lambda x, y: y),
+    "sin": function(math.sin, lambda x, y: math.cos(x)),
+    "sqrt": function(math.sqrt, lambda x, y: 0.5 / y),
+    "relu": Value.relu,
+}
+text, point, collects = json.loads(sys.stdin.readline())
+exec(text, scope)
+sys.setrecursionlimit(2 * len(text.splitlines()) + 1_000)
+if not collects:
+    gc.disable()
+for line in sys.stdin:
+    for _ in range(int(line)):
+        leaves = [Value(x) for x in point]
+        y = scope["value"](*leaves)
+        y.backward()
+    print(json.dumps([y.data, *(leaf.grad for leaf in leaves)]), flush=True)
+"""
+"""micrograd in a process of its own; the functions that it does not have are written as it writes its own."""
 
 
-def _micrograd_functions(value: Any) -> dict[str, Callable[..., Any]]:
-    """Return the functions that micrograd has not, written as it writes its own."""
+class MicrogradProcess:
+    """A Python process that has loaded micrograd and nothing else, as its users have it."""
 
-    def function(compute: Callable[[float], float], slope: Callable[[float, float], float]) -> Callable[..., Any]:
-        def apply(x: Any) -> Any:
-            out = value(compute(x.data), (x,))
+    def __init__(self, workload: Workload, points: FloatArray, *, collects: bool) -> None:
+        package("micrograd.engine")
+        command = [sys.executable, "-c", MICROGRAD_PROGRAM]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        atexit.register(self._process.kill)
+        self._send(json.dumps([write_straight(workload), points[0].tolist(), collects]))
+        self.answers = allocate_answers(points)
 
-            def backward() -> None:
-                x.grad += slope(x.data, out.data) * out.grad
+    def run(self, times: int) -> None:
+        """Build and differentiate the values so many times, anew each time."""
+        self._send(str(times))
+        assert self._process.stdout is not None
+        self.answers[0] = json.loads(self._process.stdout.readline())
 
-            out._backward = backward
-            return out
+    def _send(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
 
-        return apply
 
-    return {
-        "tanh": function(math.tanh, lambda x, y: 1.0 - y * y),
-        "exp": function(math.exp, lambda x, y: y),
-        "sin": function(math.sin, lambda x, y: math.cos(x)),
-        "sqrt": function(math.sqrt, lambda x, y: 0.5 / y),
-    }
+def micrograd_point(workload: Workload, points: FloatArray, *, collects: bool = True) -> RaceTask:
+    """Run micrograd at one point, with Python's collector, as its users do, or without it.
+
+    micrograd's values refer to themselves, so without the collector their memory is never freed.
+    """
+    process = MicrogradProcess(workload, points, collects=collects)
+    return RaceTask(process.run, lambda: process.answers)
 
 
 LONG = "it compiles for minutes"
@@ -256,6 +288,7 @@ PEERS = PeerEntrants(
         RaceEntrant("CasADi SX", casadi_point),
         RaceEntrant("jax.jit", jax_point, 500, LONG),
         RaceEntrant("micrograd", micrograd_point, 20_000, "takes seconds for each run"),
+        RaceEntrant("micrograd, collector off", partial(micrograd_point, collects=False), 20_000, "takes seconds"),
     ),
     batch=(
         RaceEntrant("jax.jit", jax_rows),

@@ -110,7 +110,7 @@ static PyObject *find_open_tape(PyObject *reference)
 #else
     PyObject *tape = Py_NewRef(PyWeakref_GET_OBJECT(reference));
 #endif
-    if (is_own_tape(tape)) {
+    if (is_known_tape(tape) || is_own_tape(tape)) {
         PyObject *buffer = SLOT(tape, tape_buffer);
         if (buffer != NULL && PyByteArray_CheckExact(buffer) && PyByteArray_GET_SIZE(buffer) <= max_tape_bytes)
             return tape;

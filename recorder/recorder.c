@@ -517,7 +517,7 @@ static PyObject *apply_unary(ScalarOp *op, PyObject *self, PyTypeObject *kind)
 }
 
 /* Read a plain number that a row can hold: 1 if it is one, 2 if it is NumPy's, 0 if not, -1 if it is too large. */
-static int read_literal(PyObject *operand, double *number)
+INLINED int read_literal(PyObject *operand, double *number)
 {
     if (PyFloat_CheckExact(operand)) {
         *number = PyFloat_AS_DOUBLE(operand);
@@ -659,10 +659,10 @@ INLINED PyObject *record_scalars(ScalarOp *op, OpBody of_values, PyObject *one, 
     return append_node(kind, Py_NewRef(tape), rows, &outcome, first, second, op->code);
 }
 
-/* A float or an int; not one of NumPy's, which makes the result NumPy's. */
-INLINED int is_python_literal(PyObject *operand)
+/* A float, an int, or a float of NumPy's, which makes the result NumPy's. */
+INLINED int is_literal(PyObject *operand)
 {
-    return PyFloat_CheckExact(operand) || PyLong_CheckExact(operand);
+    return PyFloat_CheckExact(operand) || PyLong_CheckExact(operand) || Py_TYPE(operand) == float64_class;
 }
 
 INLINED PyObject *record_literal(ScalarOp *op, OpBody of_literal, PyObject *one, PyObject *two, int is_first)
@@ -670,10 +670,10 @@ INLINED PyObject *record_literal(ScalarOp *op, OpBody of_literal, PyObject *one,
     PyObject *self = is_first ? two : one;
     PyObject *other = is_first ? one : two;
     double literal = 0.0;
-    if (PyFloat_CheckExact(other))
-        literal = PyFloat_AS_DOUBLE(other);
-    else if (read_literal(other, &literal) != 1)
+    const int found = read_literal(other, &literal);
+    if (found <= 0)
         return apply_binary(op, one, two, NULL);
+    PyTypeObject *kind = found == 2 ? numpy_scalar_class : Py_TYPE(self);
     const double number = SCALAR(self)->number;
     PyObject *tape = find_tape(self);
     PyByteArrayObject *rows = find_rows(tape);
@@ -681,8 +681,8 @@ INLINED PyObject *record_literal(ScalarOp *op, OpBody of_literal, PyObject *one,
     Outcome outcome;
     if (offset < 0 || of_literal(is_first ? literal : number, is_first ? number : literal, &outcome))
         return apply_binary(op, one, two, NULL);
-    return append_node(Py_TYPE(self), Py_NewRef(tape), rows, &outcome, is_first ? LITERAL : offset,
-                       is_first ? offset : LITERAL, op->code);
+    return append_node(kind, Py_NewRef(tape), rows, &outcome, is_first ? LITERAL : offset, is_first ? offset : LITERAL,
+                       op->code);
 }
 
 INLINED PyObject *record_binary(ScalarOp *op, OpBody of_values, OpBody of_literal_second, OpBody of_literal_first,
@@ -691,9 +691,9 @@ INLINED PyObject *record_binary(ScalarOp *op, OpBody of_values, OpBody of_litera
     if (is_plain(has_kinks)) {
         if (IS_SCALAR(one) && IS_SCALAR(two))
             return record_scalars(op, of_values, one, two);
-        if (IS_SCALAR(one) && is_python_literal(two))
+        if (IS_SCALAR(one) && is_literal(two))
             return record_literal(op, of_literal_second, one, two, 0);
-        if (is_python_literal(one) && IS_SCALAR(two))
+        if (is_literal(one) && IS_SCALAR(two))
             return record_literal(op, of_literal_first, one, two, 1);
     }
     return apply_binary(op, one, two, NULL);

@@ -25,6 +25,13 @@ enum {
     PART_KINDS
 };
 
+/* A dict that was filled, as it was then: while it has the same version, these floats are its values. */
+typedef struct {
+    PyObject *dict;
+    uint64_t version;
+    PyObject **values; /* borrowed from the dict */
+} FilledDict;
+
 typedef struct Part {
     int kind;
     Py_ssize_t count; /* of the parts, or of the numbers of an array */
@@ -33,6 +40,8 @@ typedef struct Part {
     PyObject *extra;  /* of an array: its dtype, or the function that makes a new one; of a dict: one with its keys */
     struct Part *parts;
     int is_flat; /* whether all parts are floats whose places follow one another: they need no look at each part */
+    FilledDict filled[GIVEN_RESULTS]; /* of a flat dict: the gradients that were returned last */
+    int oldest;                       /* which of them is given up next */
 } Part;
 
 static void clear_part(Part *part)
@@ -41,6 +50,10 @@ static void clear_part(Part *part)
         clear_part(&part->parts[k]);
     PyMem_Free(part->parts);
     part->parts = NULL;
+    for (int k = 0; k < GIVEN_RESULTS; k++) {
+        PyMem_Free(part->filled[k].values);
+        part->filled[k].values = NULL;
+    }
     Py_CLEAR(part->object);
     Py_CLEAR(part->extra);
 }
@@ -272,7 +285,7 @@ static int is_refillable(const Part *part)
     return 1;
 }
 
-static int refill_part(const Part *part, PyObject *thing, const double *slopes);
+static int refill_part(Part *part, PyObject *thing, const double *slopes);
 
 static inline int refill_float(PyObject *thing, double number)
 {
@@ -282,7 +295,7 @@ static inline int refill_float(PyObject *thing, double number)
     return 1;
 }
 
-static int refill_items(const Part *part, PyObject *const *items, const double *slopes)
+static int refill_items(Part *part, PyObject *const *items, const double *slopes)
 {
     if (part->is_flat) {
         const double *flat = slopes + part->parts[0].place;
@@ -315,9 +328,78 @@ static int refill_array(const Part *part, PyObject *thing, const double *slopes)
     return 1;
 }
 
+#if PY_VERSION_HEX < 0x030E0000
+/* Every change of a dict gives it a version that no dict had before; the field is deprecated from 3.12 on and gone in 3.14. */
+static inline uint64_t read_version(PyObject *dict)
+{
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#endif
+    return ((PyDictObject *)dict)->ma_version_tag;
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+}
+
+/* The values of a flat dict, if it was filled before and has not been changed since; else NULL. Walking through a dict takes
+   longer than all else that is done to its floats. */
+static PyObject *const *find_filled(const Part *part, PyObject *dict)
+{
+    for (int k = 0; k < GIVEN_RESULTS; k++)
+        if (part->filled[k].dict == dict && part->filled[k].version == read_version(dict))
+            return part->filled[k].values;
+    return NULL;
+}
+
+/* Note the values of a flat dict that has just been filled. Without memory for them nothing is noted. */
+static void note_filled(Part *part, PyObject *dict)
+{
+    FilledDict *filled = &part->filled[part->oldest];
+    if (filled->values == NULL)
+        filled->values = PyMem_Calloc((size_t)part->count, sizeof(PyObject *));
+    if (filled->values == NULL)
+        return;
+    Py_ssize_t position = 0;
+    for (Py_ssize_t k = 0; k < part->count; k++)
+        PyDict_Next(dict, &position, NULL, &filled->values[k]);
+    filled->dict = dict;
+    filled->version = read_version(dict);
+    part->oldest = (part->oldest + 1) % GIVEN_RESULTS;
+}
+#else
+static PyObject *const *find_filled(const Part *part, PyObject *dict)
+{
+    return NULL;
+}
+
+static void note_filled(Part *part, PyObject *dict)
+{
+}
+#endif
+
+static int refill_flat_dict(Part *part, PyObject *dict, const double *flat)
+{
+    PyObject *const *values = find_filled(part, dict);
+    if (values != NULL) {
+        for (Py_ssize_t k = 0; k < part->count; k++)
+            if (!refill_float(values[k], flat[k]))
+                return 0;
+        return 1;
+    }
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    PyObject *const *keys = ((PyTupleObject *)part->object)->ob_item;
+    for (Py_ssize_t k = 0; k < part->count && PyDict_Next(dict, &position, &key, &value); k++)
+        if (key != keys[k] || !refill_float(value, flat[k]))
+            return 0;
+    note_filled(part, dict);
+    return 1;
+}
+
 /* Write other numbers into the floats of a gradient that was returned before. 0 if one of its parts is in use elsewhere or
    was replaced; what was written by then is seen by nobody. */
-static int refill_part(const Part *part, PyObject *thing, const double *slopes)
+static int refill_part(Part *part, PyObject *thing, const double *slopes)
 {
     if (part->kind == SAME_PART)
         return thing == part->object;
@@ -335,13 +417,13 @@ static int refill_part(const Part *part, PyObject *thing, const double *slopes)
     case DICT_PART: {
         if (!PyDict_CheckExact(thing) || PyDict_GET_SIZE(thing) != part->count)
             return 0;
+        if (part->is_flat)
+            return refill_flat_dict(part, thing, slopes + part->parts[0].place);
         Py_ssize_t position = 0;
         PyObject *key, *value;
         PyObject *const *keys = ((PyTupleObject *)part->object)->ob_item;
-        const double *flat = part->is_flat ? slopes + part->parts[0].place : NULL;
         for (Py_ssize_t k = 0; k < part->count && PyDict_Next(thing, &position, &key, &value); k++)
-            if (key != keys[k] ||
-                !(flat != NULL ? refill_float(value, flat[k]) : refill_part(&part->parts[k], value, slopes)))
+            if (key != keys[k] || !refill_part(&part->parts[k], value, slopes))
                 return 0;
         return 1;
     }
@@ -378,7 +460,7 @@ static int visit_kept(const KeptResults *kept, visitproc visit, void *arg)
 }
 
 /* Numbers in a structure: one that was returned before and is no longer used, or a new one; NULL on an error. */
-static PyObject *make_result(const Part *part, KeptResults *kept, const double *numbers)
+static PyObject *make_result(Part *part, KeptResults *kept, const double *numbers)
 {
     if (!kept->is_used)
         return build_part(part, numbers);

@@ -154,41 +154,49 @@ static void settle_block(Block *block)
     spare_count++;
 }
 
-/* A scalar with nothing in its slots, hidden from the collector; NULL without an error if there is no memory. */
-static inline Scalar *take_scalar(PyTypeObject *kind)
+/* Find a place for a scalar where the current block has none that was in use before; 0 if there is no memory. */
+static int prepare_place(PyTypeObject *kind)
 {
-    while (1) {
-        Block *block = current_block;
-        Scalar *self = block->freed;
-        if (self != NULL)
-            block->freed = (Scalar *)self->offset;
-        else if (block->fresh < block->end) {
-            self = (Scalar *)(block->fresh + head_bytes);
-            if (block->fresh == block->used) {
-                block->used += place_bytes;
-                memset(block->fresh, 0, place_bytes);
-                Py_SET_TYPE((PyObject *)self, (PyTypeObject *)Py_NewRef(kind));
-            }
-            block->fresh += place_bytes;
-        }
-        else {
-            if (!open_block())
-                return NULL;
-            continue;
-        }
-        block->live++;
-        SHOW_FREED(self);
-        if (Py_TYPE(self) != kind) {
-            Py_DECREF(Py_TYPE(self));
-            Py_SET_TYPE((PyObject *)self, (PyTypeObject *)Py_NewRef(kind));
-        }
-#ifdef Py_REF_DEBUG
-        _Py_NewReference((PyObject *)self);
-#else
-        Py_SET_REFCNT((PyObject *)self, 1);
-#endif
-        return self;
+    if (current_block->fresh == current_block->end && !open_block())
+        return 0;
+    Block *block = current_block;
+    if (block->freed == NULL && block->fresh == block->used) {
+        memset(block->used, 0, place_bytes);
+        Py_SET_TYPE((PyObject *)(block->used + head_bytes), (PyTypeObject *)Py_NewRef(kind));
+        block->used += place_bytes;
     }
+    return 1;
+}
+
+static void change_class(Scalar *self, PyTypeObject *kind)
+{
+    Py_DECREF(Py_TYPE(self));
+    Py_SET_TYPE((PyObject *)self, (PyTypeObject *)Py_NewRef(kind));
+}
+
+/* A scalar with nothing in its slots, hidden from the collector; NULL without an error if there is no memory. */
+INLINED Scalar *take_scalar(PyTypeObject *kind)
+{
+    if (current_block->freed == NULL && current_block->fresh == current_block->used && !prepare_place(kind))
+        return NULL;
+    Block *block = current_block;
+    Scalar *self = block->freed;
+    if (self != NULL)
+        block->freed = (Scalar *)self->offset;
+    else {
+        self = (Scalar *)(block->fresh + head_bytes);
+        block->fresh += place_bytes;
+    }
+    block->live++;
+    SHOW_FREED(self);
+    if (Py_TYPE(self) != kind)
+        change_class(self, kind);
+#ifdef Py_REF_DEBUG
+    _Py_NewReference((PyObject *)self);
+#else
+    Py_SET_REFCNT((PyObject *)self, 1);
+#endif
+    return self;
 }
 
 /* Take back the memory of a scalar whose slots are empty, and which the collector does not know. */

@@ -33,6 +33,7 @@ typedef struct {
 /* What is known about a code object; it is kept as long as the sites of the trace. */
 typedef struct {
     PyObject *code, *kind; /* the kind is a Python number, or the name of a composite function */
+    PyObject *bytecode;    /* of the user's code; else NULL */
     long kind_number;
     int32_t number; /* among the codes of calls; -1 if there is none */
     int is_generator, has_loops, is_inner; /* inner: a lambda, a comprehension or a generator expression */
@@ -135,6 +136,7 @@ static void free_code_notes(PyObject *capsule)
     Py_XDECREF(notes->owner_type);
     Py_XDECREF(notes->first_name);
     Py_XDECREF(notes->kind);
+    Py_XDECREF(notes->bytecode);
     Py_XDECREF(notes->code);
     PyMem_Free(notes);
 }
@@ -310,7 +312,8 @@ static CodeNotes *make_code_notes(TraceSites *self, PyObject *code)
     if (!failed)
         notes->kind_number = PyLong_Check(notes->kind) ? PyLong_AsLong(notes->kind) : FUNCTION_CODE;
     if (!failed && notes->kind_number == USER_CODE) {
-        facts = PyObject_CallMethod(self->tracker, "describe_code", "O", code);
+        notes->bytecode = PyCode_GetCode((PyCodeObject *)code);
+        facts = notes->bytecode == NULL ? NULL : PyObject_CallMethod(self->tracker, "describe_code", "O", code);
         failed = facts == NULL || !PyArg_ParseTuple(facts, "pppOl", &notes->is_generator, &notes->has_loops,
                                                     &notes->is_inner, &first, &notes->first_place);
         if (!failed && first != Py_None)
@@ -353,6 +356,17 @@ static CodeNotes *notes_of_frame(TraceSites *self, PyFrameObject *frame)
     CodeNotes *notes = notes_of_code(self, (PyObject *)code);
     Py_DECREF(code); /* the frame holds it */
     return notes;
+}
+
+enum { CACHE_OPCODE = 0 };
+
+/* The instruction that a frame is at, as `find_instruction` finds it. */
+static int32_t instruction_of(const CodeNotes *code, PyFrameObject *frame)
+{
+    int32_t at = (int32_t)PyFrame_GetLasti(frame);
+    while (code->bytecode != NULL && at > 0 && PyBytes_AS_STRING(code->bytecode)[at] == CACHE_OPCODE)
+        at -= 2;
+    return at;
 }
 
 static int grow_table(InstructionTable *table)
@@ -710,7 +724,7 @@ static TraceCall *add_call(TraceSites *self, PyFrameObject *frame, CodeNotes *co
     if (parent != NULL) {
         PyFrameObject *outer = (PyFrameObject *)parent->frame;
         int64_t steps[MAX_STEPS * STEP_SIZE];
-        instruction = (int32_t)PyFrame_GetLasti(outer);
+        instruction = instruction_of(parent->code, outer);
         const int count = read_steps(self, parent, outer, instruction, self->max_loop_steps, steps);
         if (count < 0)
             return NULL;
@@ -864,7 +878,7 @@ static int is_resumed_alike(TraceSites *self, PyFrameObject *frame)
     if (code != NULL && code->kind_number == USER_CODE && !code->is_generator)
         call = look_up_call(self, outer, &is_python);
     int64_t steps[MAX_STEPS * STEP_SIZE];
-    const int32_t instruction = outer == NULL ? -1 : (int32_t)PyFrame_GetLasti(outer);
+    const int32_t instruction = code == NULL ? -1 : instruction_of(code, outer);
     const int count = call == NULL ? LARGE_STEP : read_steps(self, call, outer, instruction, INT64_MAX, steps);
     if (PyErr_Occurred()) {
         Py_XDECREF(outer);
@@ -894,7 +908,7 @@ static int64_t *find_generator_site(TraceSites *self, PyFrameObject *frame, Code
         return NULL;
     if (is_resumed_alike(self, frame) < 0 || self->generator.frame == NULL)
         return NULL;
-    return number_at(&self->generator.sites, (int32_t)PyFrame_GetLasti(frame));
+    return number_at(&self->generator.sites, instruction_of(code, frame));
 }
 
 /* Note a row at a site that Python finds; -1 on an error. */
@@ -929,7 +943,7 @@ static int note_in_frame(TraceSites *self, Py_ssize_t offset, PyFrameObject *fra
     TraceCall *call = call_of_frame(self, frame, code);
     if (call == NULL)
         return PyErr_Occurred() ? -1 : note_in_generator(self, offset, frame, code);
-    const int32_t instruction = (int32_t)PyFrame_GetLasti(frame);
+    const int32_t instruction = instruction_of(call->code, frame);
     const int32_t blocks = find_blocks(self);
     if (blocks < 0)
         return -1;

@@ -475,7 +475,7 @@ static PyObject *find_running_place(void)
     CodeNotes *code = frame == NULL ? NULL : notes_of_frame(sites, frame);
     if (code == NULL || code->kind_number != USER_CODE)
         return NULL;
-    const int32_t instruction = (int32_t)PyFrame_GetLasti(frame);
+    const int32_t instruction = instruction_of(code, frame);
     InstructionNotes *notes = instruction < 0 ? NULL : notes_of_instruction(code, instruction);
     if (notes != NULL && notes->place == NULL) {
         PyObject *place = PyObject_CallMethod(sites->tracker, "find_place", "Oi", code->code, (int)instruction);

@@ -86,6 +86,7 @@ RARELY_COMPILED = [
     "numpy.fft",
     "sysconfig",
     "wiregrad.backends.native_arrays.array_program",
+    "wiregrad.frontends.transforms.loop_ops",
     "wiregrad.frontends.replay.branch_merging",
     "wiregrad.ops.fourier_records",
     "wiregrad.ops.linalg_records",

@@ -75,7 +75,11 @@ def pause_collection() -> AbstractContextManager[None]:
 
 def import_module(name: str) -> ModuleType:
     """Import a module without collections meanwhile, which would look at all objects of all other modules."""
-    if name in sys.modules:
+    module = sys.modules.get(name)
+    if module is not None and not getattr(module.__spec__, "_initializing", False):
+        return module
+    if module is not None:
+        # Another thread is importing it; this waits for it.
         return importlib.import_module(name)
     with pause_collection():
         module = importlib.import_module(name)

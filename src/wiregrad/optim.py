@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
@@ -32,11 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import wiregrad as wg
-from wiregrad.errors import InputError, NonFiniteError, StateError, UnknownNameError
+from wiregrad.errors import InputError, NonFiniteError, StateError, UnknownNameError, short_repr
 
 Kept = dict[str, Any]
 """What an optimiser keeps for one parameter, by name: numbers, and arrays of the parameter's shape."""
 Arrays = Mapping[str, Any]
+ParameterSource = Mapping[str, wg.Value] | Iterable[wg.Value] | Iterable[Mapping[str, Any]] | None
+"""Parameters by name, one after another, or as groups: dicts with "params" and settings of their own."""
 
 
 @dataclass
@@ -54,7 +56,7 @@ class Optimizer:
     own. Without it the optimiser is used through `init` and `update` alone.
     """
 
-    def __init__(self, parameters: Any = None, **settings: float) -> None:
+    def __init__(self, parameters: ParameterSource = None, **settings: float) -> None:
         _check_settings(settings)
         self.parameters: dict[str, wg.Value] = {}
         self.groups: list[ParameterGroup] = []
@@ -74,14 +76,18 @@ class Optimizer:
         if not isinstance(parameters, Mapping):
             first = len(self.parameters)
             parameters = {str(first + k): value for k, value in enumerate(parameters)}
-        values = {name: value for name, value in parameters.items() if isinstance(value, wg.Value)}
-        if len(values) != len(parameters) or not parameters:
+        if not parameters or any(not isinstance(value, wg.Value) for value in parameters.values()):
             raise InputError(f"{type(self).__name__} takes one wg.Value or more, such as model.parameters()")
-        twice = [name for name in values if name in self.parameters]
-        if twice:
-            raise InputError(f"the parameter {twice[0]} is in two groups")
-        self.parameters |= values
-        return tuple(values)
+        names = []
+        known = {id(value): name for name, value in self.parameters.items()}
+        for name, value in parameters.items():
+            if id(value) in known:
+                raise InputError(f"the parameter {name} is given twice, before as {known[id(value)]}")
+            # Parts of a model have parameters of the same names.
+            names.append(f"{len(self.groups)}.{name}" if name in self.parameters else name)
+            known[id(value)] = names[-1]
+            self.parameters[names[-1]] = value
+        return tuple(names)
 
     def list_rates(self) -> dict[str, float]:
         """Return the learning rate of each group, by the name that it has in a state."""
@@ -172,7 +178,18 @@ class Optimizer:
 
     def load_state_dict(self, state: Arrays) -> None:
         """Take over settings and what is kept; nothing changes unless all of it fits."""
-        own = self.state_dict()
+        self._check_fit(state, self.state_dict())
+        for k, group in enumerate(self.groups):
+            group.settings = {name: _as_number(state[f"groups.{k}.{name}"]) for name in group.settings}
+        kept = self.init({name: value.data for name, value in self.parameters.items()})
+        self._load_kept({name: state[name] for name in kept})
+
+    def _load_kept(self, kept: Arrays) -> None:
+        """Take over what is kept, which fits."""
+        self.state = {name: np.array(value) if np.ndim(value) else _as_number(value) for name, value in kept.items()}
+
+    def _check_fit(self, state: Arrays, own: Arrays) -> None:
+        """Raise an error that lists everything by which a state differs from the one of this optimiser."""
         missing = [name for name in own if name not in state]
         unknown = [name for name in state if name not in own]
         shapes = [name for name in own if name in state and np.shape(own[name]) != np.shape(state[name])]
@@ -180,10 +197,68 @@ class Optimizer:
             lists = {"missing": missing, "unexpected": unknown, "of another shape": shapes}
             lines = "".join(f"\n  {kind}: {', '.join(names)}" for kind, names in lists.items() if names)
             raise StateError(f"the state does not fit {type(self).__name__}:{lines}")
-        for k, group in enumerate(self.groups):
-            group.settings = {name: _as_number(state[f"groups.{k}.{name}"]) for name in group.settings}
-        kept = self.init({name: value.data for name, value in self.parameters.items()})
-        self.state = {name: np.array(state[name]) if np.ndim(state[name]) else _as_number(state[name]) for name in kept}
+
+    def torch_state_dict(self, convert: Callable[[NDArray[Any]], Any] = np.asarray) -> dict[str, Any]:
+        """Return the state as PyTorch's optimiser of the same name has it, for its `load_state_dict`.
+
+        `convert` makes a tensor of an array: `optimizer.torch_state_dict(torch.tensor)`.
+        """
+        numbers = {name: number for number, name in enumerate(self.parameters)}
+        groups = [
+            {**self.name_torch_settings(group.settings), "params": [numbers[name] for name in group.names or ()]}
+            for group in self.groups
+        ]
+        state = self.state or self.init({name: value.data for name, value in self.parameters.items()})
+        kept = {
+            numbers[name]: self.name_torch_parts(
+                {part: state[f"{name}.{part}"] for part in self.keep_for(self.parameters[name].data, group.settings)}
+            )
+            for _, group, name in self._list_members(self.parameters)
+        }
+        tensors = {
+            number: {part: convert(np.asarray(value)) for part, value in parts.items()}
+            for number, parts in kept.items()
+            if parts
+        }
+        return {"state": tensors, "param_groups": groups}
+
+    def load_torch_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over the state of PyTorch's optimiser of the same name, which has as many parameters in each group."""
+        _check_torch_state(state, self)
+        before = [group.settings for group in self.groups]
+        try:
+            for group, settings in zip(self.groups, state["param_groups"], strict=True):
+                # Settings say what is kept.
+                group.settings = {**group.settings, **self.read_torch_settings(settings)}
+            own = self.init({name: value.data for name, value in self.parameters.items()})
+            kept = {
+                f"{name}.{part}": value
+                for number, name in enumerate(self.parameters)
+                for part, value in self.read_torch_parts(state["state"].get(number, {})).items()
+            }
+            self._check_fit({**own, **kept}, own)
+            self._load_kept({**own, **kept})
+        except StateError:
+            for group, settings in zip(self.groups, before, strict=True):
+                group.settings = settings
+            raise
+
+    def name_torch_settings(self, settings: Mapping[str, float]) -> dict[str, Any]:
+        """Return settings by PyTorch's names."""
+        return dict(settings)
+
+    def read_torch_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return PyTorch's settings by our names, without those that say how it computes."""
+        own = self.groups[0].settings
+        return {name: _as_number(_as_plain(value)) for name, value in settings.items() if name in own}
+
+    def name_torch_parts(self, kept: Kept) -> Kept:
+        """Return what is kept for a parameter as PyTorch keeps it; empty if there was no step yet."""
+        return {**kept, "step": np.float32(kept["step"])} if kept.get("step") else {}
+
+    def read_torch_parts(self, kept: Mapping[str, Any]) -> Kept:
+        """Return what PyTorch keeps for a parameter as we keep it."""
+        return {part: _as_number(_as_plain(value)) for part, value in kept.items()}
 
     def __repr__(self) -> str:
         lines = [
@@ -199,10 +274,13 @@ def _read_part(values: Arrays, name: str, what: str = "an entry of the state") -
     return values[name]
 
 
-def _list_groups(parameters: Any) -> list[dict[str, Any]]:
+def _list_groups(parameters: object) -> list[dict[str, Any]]:
     """Return groups as dicts with the key "params"."""
     if parameters is None or isinstance(parameters, Mapping):
         return [{"params": parameters}]
+    if not isinstance(parameters, Iterable):
+        hint = "model.parameters()" if hasattr(parameters, "parameters") else "a dict or list of wg.Value"
+        raise InputError(f"an optimiser takes {hint}; got {short_repr(parameters)}")
     listed = list(parameters)
     if listed and all(isinstance(group, Mapping) and "params" in group for group in listed):
         return [dict(group) for group in listed]
@@ -215,9 +293,27 @@ def _check_settings(settings: Mapping[str, float]) -> None:
             raise InputError(f"{name} must be a number of at least 0; got {value!r}")
 
 
-def _as_number(value: Any) -> Any:
-    """Return a number that may have come from a file as a number of Python."""
-    return value.item() if isinstance(value, np.ndarray | np.generic) else value
+def _as_number(value: object) -> Any:
+    """Return a number that may have come from a file as a number of Python, and an array as it is."""
+    return value.item() if isinstance(value, np.ndarray | np.generic) and not value.ndim else value
+
+
+def _as_plain(value: object) -> Any:
+    """Return a tensor of PyTorch as an array, and anything else as it is."""
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+
+
+def _check_torch_state(state: object, optimizer: Optimizer) -> None:
+    """Raise an error unless a state is one of PyTorch that has the groups of an optimiser."""
+    name = type(optimizer).__name__
+    if not isinstance(state, Mapping) or not {"state", "param_groups"} <= state.keys():
+        raise StateError(f"{name} needs the state_dict() of an optimiser of PyTorch; got {short_repr(state)}")
+    given = [len(group["params"]) for group in state["param_groups"]]
+    own = [len(group.names or ()) for group in optimizer.groups]
+    if given != own:
+        raise StateError(f"{name} has groups of {own} parameters, the state of PyTorch of {given}")
+    if any(group.get("maximize") for group in state["param_groups"]):
+        raise StateError(f"{name} has no setting maximize: change the sign of the loss")
 
 
 class SGD(Optimizer):
@@ -230,7 +326,7 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        parameters: Any = None,
+        parameters: ParameterSource = None,
         lr: float = 1e-3,
         momentum: float = 0.0,
         dampening: float = 0.0,
@@ -247,6 +343,15 @@ class SGD(Optimizer):
             weight_decay=weight_decay,
             nesterov=nesterov,
         )
+
+    def name_torch_parts(self, kept: Kept) -> Kept:
+        """Return what is kept as PyTorch keeps it: without the number of steps."""
+        return {"momentum_buffer": kept["momentum_buffer"]} if kept.get("step") else {}
+
+    def read_torch_parts(self, kept: Mapping[str, Any]) -> Kept:
+        """Return what PyTorch keeps; that there is a running sum says that there was a step."""
+        momentum = kept.get("momentum_buffer")
+        return {} if momentum is None else {"step": 1.0, "momentum_buffer": _as_plain(momentum)}
 
     def keep_for(self, parameter: Any, settings: Mapping[str, float]) -> Kept:
         """Return what is kept: a running sum of gradients."""
@@ -291,7 +396,7 @@ class RMSprop(Optimizer):
 
     def __init__(
         self,
-        parameters: Any = None,
+        parameters: ParameterSource = None,
         lr: float = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,
@@ -308,6 +413,14 @@ class RMSprop(Optimizer):
             momentum=momentum,
             centered=centered,
         )
+
+    def name_torch_parts(self, kept: Kept) -> Kept:
+        """Return what is kept as PyTorch keeps it: with a number of steps, which changes nothing."""
+        return {"step": np.float32(1.0), **kept}
+
+    def read_torch_parts(self, kept: Mapping[str, Any]) -> Kept:
+        """Return what PyTorch keeps, without the number of steps."""
+        return {part: value for part, value in super().read_torch_parts(kept).items() if part != "step"}
 
     def keep_for(self, parameter: Any, settings: Mapping[str, float]) -> Kept:
         """Return what is kept: running means, and a running sum for momentum."""
@@ -345,7 +458,7 @@ class Adam(Optimizer):
 
     def __init__(
         self,
-        parameters: Any = None,
+        parameters: ParameterSource = None,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -363,6 +476,16 @@ class Adam(Optimizer):
         )
         if any(not 0.0 <= beta < 1.0 for beta in betas):
             raise InputError(f"betas must be at least 0 and less than 1; got {betas}")
+
+    def name_torch_settings(self, settings: Mapping[str, float]) -> dict[str, Any]:
+        """Return settings by PyTorch's names: two betas are one setting."""
+        others = {name: value for name, value in settings.items() if name not in ("beta1", "beta2")}
+        return {**others, "betas": (settings["beta1"], settings["beta2"])}
+
+    def read_torch_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return PyTorch's settings by our names."""
+        beta1, beta2 = settings["betas"]
+        return {**super().read_torch_settings(settings), "beta1": beta1, "beta2": beta2}
 
     def keep_for(self, parameter: Any, settings: Mapping[str, float]) -> Kept:
         """Return what is kept: the number of steps, and running means."""
@@ -395,7 +518,7 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        parameters: Any = None,
+        parameters: ParameterSource = None,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -414,7 +537,7 @@ class Adagrad(Optimizer):
 
     def __init__(
         self,
-        parameters: Any = None,
+        parameters: ParameterSource = None,
         lr: float = 1e-2,
         lr_decay: float = 0.0,
         weight_decay: float = 0.0,
@@ -433,6 +556,10 @@ class Adagrad(Optimizer):
     def keep_for(self, parameter: Any, settings: Mapping[str, float]) -> Kept:
         """Return what is kept: the number of steps, and a sum of squares."""
         return {"step": 0.0, "sum": np.zeros_like(parameter) + settings["initial_accumulator_value"]}
+
+    def name_torch_parts(self, kept: Kept) -> Kept:
+        """Return what is kept as PyTorch keeps it, which is there before the first step."""
+        return {"step": np.float32(kept["step"]), "sum": kept["sum"]}
 
     def change_parameter(
         self, parameter: Any, gradient: Any, kept: Kept, settings: Mapping[str, Any]
@@ -565,7 +692,7 @@ class LBFGS(Optimizer):
 
     def __init__(
         self,
-        parameters: Any,
+        parameters: ParameterSource,
         lr: float = 1.0,
         max_iter: int = 20,
         max_eval: int | None = None,
@@ -598,6 +725,38 @@ class LBFGS(Optimizer):
             **{"count": 0, "length": 0.0, "direction": zeros, "gradient": zeros},
             **{"gradient_changes": empty, "parameter_changes": empty},
         }
+
+    def torch_state_dict(self, convert: Callable[[NDArray[Any]], Any] = np.asarray) -> dict[str, Any]:
+        """Return the state as PyTorch's optimiser has it, for its `load_state_dict`."""
+        settings = dict(self.groups[0].settings)
+        search = "strong_wolfe" if settings.pop("strong_wolfe") else None
+        group = {**settings, "line_search_fn": search, "params": list(range(len(self.parameters)))}
+        if not self.state or not self.state["count"]:
+            return {"state": {}, "param_groups": [group]}
+        own = self.state
+        pairs = list(zip(own["gradient_changes"], own["parameter_changes"], strict=True))
+        kept = {
+            **{"n_iter": own["count"], "func_evals": own["count"], "t": own["length"], "prev_loss": None},
+            **{"d": convert(own["direction"]), "prev_flat_grad": convert(own["gradient"])},
+            **{"old_dirs": [convert(bend) for bend, _ in pairs], "old_stps": [convert(moved) for _, moved in pairs]},
+            "ro": [convert(1.0 / (bend @ moved)) for bend, moved in pairs],
+            "H_diag": convert(_scale_hessian(pairs)),
+        }
+        return {"state": {0: kept}, "param_groups": [group]}
+
+    def load_torch_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over the state of PyTorch's optimiser of the same name."""
+        _check_torch_state(state, self)
+        flat = self.init({name: value.data for name, value in self.parameters.items()})
+        settings = self.read_torch_settings(state["param_groups"][0])
+        settings["strong_wolfe"] = state["param_groups"][0]["line_search_fn"] is not None
+        kept = {name: _as_plain(value) for name, value in state["state"].get(0, {}).items()}
+        if kept.get("n_iter"):
+            flat |= {"count": kept["n_iter"], "length": _as_number(kept["t"]), "direction": kept["d"]}
+            flat["gradient"] = kept["prev_flat_grad"]
+            for name, old in {"gradient_changes": "old_dirs", "parameter_changes": "old_stps"}.items():
+                flat[name] = np.array([_as_plain(row) for row in kept[old]]).reshape(-1, len(flat["gradient"]))
+        self.load_state_dict({**flat, **{f"groups.0.{name}": value for name, value in settings.items()}})
 
     def update(self, parameters: Arrays, gradients: Arrays, state: Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
         """Raise an error: a step needs the loss at several points."""
@@ -693,7 +852,7 @@ class LBFGS(Optimizer):
         offset = 0
         for name, value in self.parameters.items():
             part = change[offset : offset + value.size]
-            value.data = origin[name] + part.reshape(value.shape)
+            value.data = (origin[name] + part.reshape(value.shape)).astype(value.dtype)
             offset += value.size
 
     def load_state_dict(self, state: Arrays) -> None:
@@ -709,6 +868,11 @@ class LBFGS(Optimizer):
             raise
 
 
+def _scale_hessian(pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> NDArray[Any]:
+    """Return how large the inverse of the Hessian is along the latest change; 1 if there is none."""
+    return np.asarray([1.0, *((bend @ moved) / (bend @ bend) for bend, moved in pairs[-1:])][-1])
+
+
 def _multiply_inverse_hessian(
     vector: NDArray[Any], gradient_changes: NDArray[Any], parameter_changes: NDArray[Any]
 ) -> NDArray[Any]:
@@ -719,9 +883,7 @@ def _multiply_inverse_hessian(
         share = (moved @ vector) / (bend @ moved)
         shares.append(share)
         vector = vector - share * bend
-    if pairs:
-        bend, moved = pairs[-1]
-        vector = vector * ((bend @ moved) / (bend @ bend))
+    vector = vector * _scale_hessian(pairs)
     for (bend, moved), share in zip(pairs, reversed(shares), strict=True):
         vector = vector + (share - (bend @ vector) / (bend @ moved)) * moved
     return vector
@@ -776,7 +938,7 @@ class CompiledStep:
         self._settings: Any = None
         self._compiled: Any = None
 
-    def __call__(self, *batch: Any) -> float:
+    def __call__(self, *batch: object) -> float:
         """Take one step; returns the loss before it. A number that is not finite is an error, and nothing changes."""
         arrays = [np.asarray(array) for array in batch]
         self._refresh()
@@ -796,7 +958,8 @@ class CompiledStep:
         for name, parameter in self.optimizer.parameters.items():
             parameter.data = after[name]
         self.optimizer.state = state
-        self.model.load_buffers(buffers)
+        if buffers:
+            self.model.load_buffers(buffers)
         return float(value)
 
     def _try_compiling(self, arguments: tuple[Any, ...]) -> None:
@@ -867,7 +1030,7 @@ def _as_exact_floats(array: NDArray[Any]) -> NDArray[Any]:
     return floats
 
 
-def _list_settings(model: Any) -> list[Any]:
+def _list_settings(model: Any) -> list[object]:
     """Return what the modules of a model hold besides arrays, generators and other modules, as text."""
     return [
         (path, type(module), {name: repr(value) for name, value in vars(module).items() if _is_setting(value)})
@@ -936,6 +1099,8 @@ class Schedule:
     """
 
     def __init__(self, optimizer: Optimizer | None) -> None:
+        if optimizer is not None and not isinstance(optimizer, Optimizer):
+            raise InputError(f"{type(self).__name__} takes an optimiser, or None; got {short_repr(optimizer)}")
         self.optimizer = optimizer
         self.count = 0
         self.base_rates = [group.settings["lr"] for group in optimizer.groups] if optimizer else []
@@ -968,6 +1133,13 @@ class Schedule:
         self._set_rates()
 
 
+def _check_length(name: str, count: int) -> int:
+    """Return a number of steps; raises unless it is a whole number of at least 1."""
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+        raise InputError(f"{name} must be a whole number of at least 1; got {short_repr(count)}")
+    return int(count)
+
+
 class StepLR(Schedule):
     """Multiply the rate by gamma every `step_size` steps.
 
@@ -976,13 +1148,62 @@ class StepLR(Schedule):
     """
 
     def __init__(self, optimizer: Optimizer | None, step_size: int, gamma: float = 0.1) -> None:
-        self.step_size = step_size
+        self.step_size = _check_length("step_size", step_size)
         self.gamma = gamma
         super().__init__(optimizer)
 
     def find_rate(self, base: float, count: int) -> float:
         """Return the learning rate after a number of steps."""
         return base * self.gamma ** (count // self.step_size)
+
+
+class MultiStepLR(Schedule):
+    """Multiply the rate by gamma at each milestone, a number of steps.
+
+    >>> [round(MultiStepLR(None, [2, 3]).find_rate(1.0, k), 3) for k in range(5)]
+    [1.0, 1.0, 0.1, 0.01, 0.01]
+    """
+
+    def __init__(self, optimizer: Optimizer | None, milestones: Sequence[int], gamma: float = 0.1) -> None:
+        self.milestones = tuple(sorted(milestones))
+        self.gamma = gamma
+        super().__init__(optimizer)
+
+    def find_rate(self, base: float, count: int) -> float:
+        """Return the learning rate after a number of steps."""
+        return base * self.gamma ** bisect_right(self.milestones, count)
+
+
+class ExponentialLR(Schedule):
+    """Multiply the rate by gamma at each step.
+
+    >>> ExponentialLR(None, 0.5).find_rate(1.0, 3)
+    0.125
+    """
+
+    def __init__(self, optimizer: Optimizer | None, gamma: float) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer)
+
+    def find_rate(self, base: float, count: int) -> float:
+        """Return the learning rate after a number of steps."""
+        return base * self.gamma**count
+
+
+class LambdaLR(Schedule):
+    """Multiply the first rate by a function of the number of steps.
+
+    >>> LambdaLR(None, lambda count: 1.0 / (1 + count)).find_rate(1.0, 3)
+    0.25
+    """
+
+    def __init__(self, optimizer: Optimizer | None, lr_lambda: Callable[[int], float]) -> None:
+        self.lr_lambda = lr_lambda
+        super().__init__(optimizer)
+
+    def find_rate(self, base: float, count: int) -> float:
+        """Return the learning rate after a number of steps."""
+        return base * self.lr_lambda(count)
 
 
 class CosineAnnealingLR(Schedule):
@@ -993,7 +1214,7 @@ class CosineAnnealingLR(Schedule):
     """
 
     def __init__(self, optimizer: Optimizer | None, T_max: int, eta_min: float = 0.0) -> None:  # noqa: N803
-        self.T_max = T_max
+        self.T_max = _check_length("T_max", T_max)
         self.eta_min = eta_min
         super().__init__(optimizer)
 
@@ -1018,7 +1239,7 @@ class LinearLR(Schedule):
     ) -> None:
         self.start_factor = start_factor
         self.end_factor = end_factor
-        self.total_iters = total_iters
+        self.total_iters = _check_length("total_iters", total_iters)
         super().__init__(optimizer)
 
     def find_rate(self, base: float, count: int) -> float:
@@ -1051,3 +1272,94 @@ class SequentialLR(Schedule):
         """Return the learning rate after a number of steps."""
         k = bisect_right(self.milestones, count)
         return self.schedulers[k].find_rate(base, count - (self.milestones[k - 1] if k else 0))
+
+
+class ReduceLROnPlateau:
+    """Multiply the rates by a factor when a loss has not fallen for more than `patience` steps.
+
+    `step(loss)` is called after each epoch; `wg.train` does so with the validation loss, or with the loss if there is
+    no validation data. A loss counts as lower if it is so by the share `threshold`, or with `threshold_mode="abs"` by
+    that much. `mode="max"` is for numbers that should rise. After a change, `cooldown` steps do not count.
+
+    >>> optimizer = SGD([wg.Value(1.0)], lr=1.0)
+    >>> schedule = ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    >>> for loss in (3.0, 2.0, 2.0, 2.0, 2.0):
+    ...     schedule.step(loss)
+    >>> optimizer.groups[0].settings["lr"]
+    0.5
+    """
+
+    needs_loss = True
+    """Tells a training loop that `step` takes a loss."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise InputError(f"ReduceLROnPlateau takes an optimiser; got {short_repr(optimizer)}")
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
+            raise InputError(f"mode is 'min' or 'max', threshold_mode 'rel' or 'abs'; got {mode!r}, {threshold_mode!r}")
+        if not 0.0 < factor < 1.0:
+            raise InputError(f"factor must be between 0 and 1; got {factor}")
+        self.optimizer = optimizer
+        self.sign = 1.0 if mode == "min" else -1.0
+        self.factor = factor
+        self.patience = patience
+        self.threshold = threshold
+        self.is_relative = threshold_mode == "rel"
+        self.cooldown = cooldown
+        self.min_lr = min_lr
+        self.eps = eps
+        self.best = math.inf * self.sign
+        self.bad_steps = 0
+        self.cooldown_left = 0
+
+    def step(self, loss: float) -> None:
+        """Note the loss of an epoch, and lower the rates if it has not fallen for too long."""
+        if self._is_better(float(loss)):
+            self.best = float(loss)
+            self.bad_steps = 0
+        else:
+            self.bad_steps += 1
+        if self.cooldown_left > 0:
+            self.cooldown_left -= 1
+            self.bad_steps = 0
+        if self.bad_steps > self.patience:
+            self._lower_rates()
+            self.cooldown_left = self.cooldown
+            self.bad_steps = 0
+
+    def _is_better(self, loss: float) -> bool:
+        if math.isinf(self.best):
+            return self.sign * loss < self.sign * self.best
+        margin = self.threshold * self.best if self.is_relative else self.threshold
+        return self.sign * loss < self.sign * (self.best - self.sign * margin)
+
+    def _lower_rates(self) -> None:
+        for group in self.optimizer.groups:
+            rate = max(group.settings["lr"] * self.factor, self.min_lr)
+            # A change that rounding would hide is not made.
+            if group.settings["lr"] - rate > self.eps:
+                group.settings["lr"] = rate
+
+    def state_dict(self) -> dict[str, float]:
+        """Return what the next step depends on; the rates are in the state of the optimiser."""
+        return {"best": self.best, "bad_steps": self.bad_steps, "cooldown_left": self.cooldown_left}
+
+    def load_state_dict(self, state: Arrays) -> None:
+        """Take over what the next step depends on."""
+        own = self.state_dict()
+        if state.keys() != own.keys():
+            raise StateError(f"a ReduceLROnPlateau needs {', '.join(own)}; got {', '.join(state)}")
+        self.best = float(state["best"])
+        self.bad_steps = int(state["bad_steps"])
+        self.cooldown_left = int(state["cooldown_left"])

@@ -14,28 +14,38 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 import wiregrad as wg
+from wiregrad.backends import executors
+from wiregrad.backends.compiled import Compiled
 from wiregrad.dtypes import JsonValue, count_with_noun
-from wiregrad.errors import FileFormatError, InputError, NonFiniteError, ShapeError, StateError, short_repr
+from wiregrad.errors import BranchError, FileFormatError, InputError, NonFiniteError, ShapeError, StateError, short_repr
 from wiregrad.files import (
     FilePath,
+    decode_circuit_file,
     decode_tensors,
+    encode_circuit_file,
     encode_tensors,
     has_tensor_dtype,
     read_file_bytes,
     replace_file,
 )
+from wiregrad.frontends.recording.arguments import flatten, unflatten
+from wiregrad.frontends.recording.trace import trace_at
+from wiregrad.frontends.replay.recorded_calls import take_labels_as_floats
+from wiregrad.ir import CircuitGraph
 from wiregrad.ir.text_form import read_strict_json
 
 Arrays = tuple[NDArray[Any], ...]
@@ -55,14 +65,14 @@ BAR_SECONDS = 0.1
 def train(
     model: Any,
     loss: Loss,
-    data: Any,
+    data: object,
     *,
     optimizer: Any,
     rng: Generator,
     epochs: int,
     batch_size: int = 32,
     schedule: Any = None,
-    validation: Any = None,
+    validation: object = None,
     metrics: Mapping[str, Loss] | None = None,
     patience: int | None = None,
     before_update: Callable[[], object] | None = None,
@@ -70,7 +80,7 @@ def train(
     checkpoint_every: int | None = None,
     generators: Sequence[Generator] = (),
     compiled: bool = False,
-    watch: Any = False,
+    watch: object = False,
     progress: bool | None = None,
 ) -> TrainingRun:
     """Train a model on batches of arrays; returns the course of the training.
@@ -113,29 +123,54 @@ def train(
     settings = {"examples": len(arrays[0]), "batch_size": batch_size}
     if checkpoint is not None and Path(checkpoint).exists():
         load_checkpoint(checkpoint, run, parts, settings)
-    bar = ProgressBar(epochs, -(-len(arrays[0]) // batch_size), progress)
     compiled_step = make_compiled_step(run, parts, loss, before_update) if compiled else None
 
-    while run.epoch < epochs and not run.has_stalled(patience):
-        for batch in run.draw_batches(arrays, batch_size, rng):
-            number = None if compiled_step is None else take_compiled_step(compiled_step, run, parts, batch)
-            if number is None:
-                number = take_plain_step(run, parts, loss, batch, before_update)
-            run.count_batch(number, len(batch[0]))
-            bar.show(run)
-            if checkpoint is not None and checkpoint_every and run.batch % checkpoint_every == 0:
+    with ProgressBar(epochs, -(-len(arrays[0]) // batch_size), progress) as bar:
+        while run.epoch < epochs and not run.has_stalled(patience):
+            for batch in run.draw_batches(arrays, batch_size, rng):
+                number = None if compiled_step is None else take_compiled_step(compiled_step, run, parts, batch)
+                if number is None:
+                    number = take_plain_step(run, parts, loss, batch, before_update)
+                run.count_batch(number, len(batch[0]))
+                bar.show(run)
+                if checkpoint is not None and checkpoint_every and run.batch % checkpoint_every == 0:
+                    save_checkpoint(checkpoint, run, parts, settings)
+            run.end_epoch(evaluate(model, loss, metrics, held_out, batch_size))
+            step_schedule(schedule, run)
+            if patience is not None and run.is_best():
+                run.best = model.state_dict()
+            if checkpoint is not None:
                 save_checkpoint(checkpoint, run, parts, settings)
-        if schedule is not None:
-            schedule.step()
-        run.end_epoch(evaluate(model, loss, metrics, held_out, batch_size))
-        if patience is not None and run.is_best():
-            run.best = model.state_dict()
-        if checkpoint is not None:
-            save_checkpoint(checkpoint, run, parts, settings)
-    bar.close()
+            bar.show(run)
     if run.has_stalled(patience):
         model.load_state_dict(run.best)
     return run
+
+
+def draw_batches(
+    data: object, batch_size: int, *, rng: Generator | None = None, drop_last: bool = False, first: int = 0
+) -> Iterator[Arrays]:
+    """Return the batches of one epoch: tuples of arrays, with rows in an order that is drawn from a generator.
+
+    `data` is an array, or a tuple of arrays with one row per example. Without `rng` the rows stay in their order. The
+    last batch is smaller if the rows do not fill it; `drop_last` leaves it out. `first` is the number of the first
+    batch.
+
+    >>> x, y = np.arange(5.0), np.arange(5)
+    >>> for x_part, y_part in draw_batches((x, y), 2, rng=np.random.default_rng(0)):
+    ...     print(x_part, y_part)
+    [2. 4.] [2 4]
+    [3. 0.] [3 0]
+    [1.] [1]
+    """
+    arrays = check_arrays(data, "data")
+    _check_counts(batch_size=batch_size)
+    count = len(arrays[0])
+    # The order is drawn now, not when the first batch is asked for.
+    order = np.arange(count) if rng is None else rng.permutation(count)
+    stop = count - count % batch_size if drop_last else count
+    parts = [order[start : min(start + batch_size, stop)] for start in range(first * batch_size, stop, batch_size)]
+    return (tuple(array[part] for array in arrays) for part in parts)
 
 
 @dataclass
@@ -162,7 +197,7 @@ class TrainingRun:
     examples_done: int = field(default=0, repr=False)
 
     def draw_batches(self, arrays: Arrays, batch_size: int, rng: Generator) -> Iterator[Arrays]:
-        """Yield the remaining batches of this epoch, in an order that is drawn from a generator.
+        """Return the remaining batches of this epoch, in an order that is drawn from a generator.
 
         In the middle of an epoch, the order is drawn from where the generator was when the epoch began.
         """
@@ -170,12 +205,10 @@ class TrainingRun:
         if self.batch:
             rng.bit_generator.state = self.order_state
         self.order_state = rng.bit_generator.state
-        order = rng.permutation(len(arrays[0]))
+        batches = draw_batches(arrays, batch_size, rng=rng, first=self.batch)
         if self.batch:
             rng.bit_generator.state = now
-        for start in range(self.batch * batch_size, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            yield tuple(array[chosen] for array in arrays)
+        return batches
 
     def count_batch(self, loss: float, examples: int) -> None:
         """Note that a batch is done."""
@@ -212,7 +245,151 @@ class TrainingRun:
         return "\n".join(["epoch  " + "  ".join(f"{name:>9}" for name in names), *rows])
 
 
-def check_arrays(data: Any, what: str) -> Arrays:
+def mean_value_and_grad(
+    loss: Loss,
+    params: Any,
+    data: Any,
+    *,
+    executor: object = None,
+    chunk_size: int | None = None,
+    chunks: int | None = None,
+    progress: bool = False,
+) -> tuple[float, Any]:
+    """Return the mean of a loss over data, and its gradient by the parameters, computed in chunks by many workers.
+
+    `loss(params, *chunk)` returns the mean loss of the examples in a chunk, or a vector with the loss of each; `data`
+    is an array, or a tuple of arrays with one row per example. It may also be an iterator over such chunks, or a
+    function that returns a chunk by its number, with the number of `chunks`. `executor` is anything with the interface
+    of `concurrent.futures`, a client of `dask.distributed`, or the module `ray`; without one, the chunks are computed
+    here, one after another. The result has the same bits for any number of workers.
+
+    The loss is traced here, and its circuit travels to the workers as a file, so they need not import it. A chunk at
+    which the loss takes another branch is computed here.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(1000, 3))
+    >>> y = x @ np.array([1.0, -2.0, 0.5])
+    >>> def loss(w, x, y):
+    ...     return np.mean((x @ w - y) ** 2)
+    >>> value, grad = mean_value_and_grad(loss, np.zeros(3), (x, y), chunk_size=100)
+    >>> np.allclose(grad, -2 * x.T @ y / 1000)
+    True
+    """
+    options: executors.StreamOptions = {"reduce": "mean", "progress": progress}
+    options |= {} if chunk_size is None else {"chunk_size": chunk_size}
+    executors.check_options(options)
+    check = partial(check_arrays, what="data")
+    source = executors.cut_data(data, check, chunks, chunk_size)
+    traced = TracedLoss(loss, params)
+    total = executors.Reducer(is_mean=True)
+    bar = executors.ChunkProgress(source.total, progress)
+    pool = executors.WorkerPool(executor)
+    try:
+        calls = (traced.make_call(points, is_local=pool.is_local) for points in source.chunks)
+        for call, outcome in executors.ChunkScheduler(pool).run(calls):
+            part = traced.settle(call, outcome)
+            total.take(part)
+            bar.count(part.size)
+    finally:
+        pool.close()
+        bar.close()
+    value, *grads = total.finish()
+    return value, unflatten(traced.tree, grads)
+
+
+class LossProgram:
+    """The circuit of a loss and its gradient, compiled."""
+
+    def __init__(self, circuit: CircuitGraph) -> None:
+        self._names = circuit.inputs
+        self._labels = circuit.outputs
+        self._compiled = Compiled(circuit)
+
+    def compute(self, chunk: Any, *, params: Sequence[Any], outside: Sequence[Any]) -> executors.ChunkOutcome:
+        """Return the sums over a chunk of the loss and its gradient."""
+        arrays = check_arrays(chunk, "a chunk")
+        size = len(arrays[0])
+        values = [*params, *map(_take_as_floats, arrays), *outside]
+        results = self._compiled(dict(zip(self._names, values, strict=True)))
+        parts = tuple(np.asarray(results[label], np.float64) * size for label in self._labels)
+        return executors.ChunkOutcome(size, parts, is_single=False)
+
+
+def load_loss_program(data: bytes) -> LossProgram:
+    """Return the program of a circuit file, as a worker needs it."""
+    return LossProgram(decode_circuit_file(data))
+
+
+MAX_EXACT_INTEGER = 2**53
+
+
+def _take_as_floats(array: NDArray[Any]) -> NDArray[Any]:
+    """Return data as floats, which the inputs of a circuit are."""
+    if array.dtype.kind == "f":
+        return array
+    if array.dtype.kind not in "iu" or array.max() > MAX_EXACT_INTEGER or array.min() < -MAX_EXACT_INTEGER:
+        raise InputError(f"data must be real numbers, and whole ones at most 2**53; got an array of {array.dtype}")
+    return array.astype(np.float64)
+
+
+class TracedLoss:
+    """A loss and its gradient as circuits, one for each shape of chunks."""
+
+    def __init__(self, loss: Loss, params: Any) -> None:
+        self._loss = loss
+        self._params = params
+        self._leaves, self.tree = flatten(params)
+        self._programs: dict[object, tuple[executors.Program, list[Any]]] = {}
+
+    def make_call(self, points: executors.ChunkPoints, *, is_local: bool) -> executors.ChunkCall:
+        """Return the call that computes a chunk; the loss is traced at the first one of each shape."""
+        key: object = None
+        if points.function is None:
+            key = tuple((array.shape, array.dtype) for array in check_arrays(points.table, "a chunk"))
+        if key not in self._programs:
+            circuit, outside = self._trace(check_arrays(points.read(), "a chunk"))
+            if is_local:
+                self._programs[key] = (executors.LocalProgram(LossProgram(circuit)), outside)
+            else:
+                data = b"".join(encode_circuit_file(circuit))
+                self._programs[key] = (executors.FileProgram(data, (), load_loss_program), outside)
+        program, outside = self._programs[key]
+        options = {"params": self._leaves, "outside": outside}
+        return executors.ChunkCall(program, "compute", options, points, is_summed=False)
+
+    def settle(self, call: executors.ChunkCall, outcome: executors.ChunkOutcome) -> executors.ChunkOutcome:
+        """Return the outcome of a call; trace and compute it here where the circuit is not that of its chunk."""
+        if outcome.error is None:
+            return outcome
+        if not isinstance(outcome.error, BranchError | ShapeError):
+            raise outcome.error
+        chunk = check_arrays(call.points.read(), "a chunk")
+        circuit, outside = self._trace(chunk)
+        return LossProgram(circuit).compute(chunk, params=self._leaves, outside=outside)
+
+    def _trace(self, chunk: Arrays) -> tuple[CircuitGraph, list[Any]]:
+        """Return the circuit of the mean loss and its gradient, and the values that it reads from outside."""
+        size = len(chunk[0])
+
+        def compute_mean(params: Any, *arrays: Any) -> Any:
+            value = self._loss(params, *arrays)
+            shape = np.shape(value)
+            if shape not in ((), (size,)):
+                raise ShapeError(
+                    f"the loss of {count_with_noun(size, 'example')} is one number, their mean, or a vector with the "
+                    f"loss of each; got shape {shape}"
+                )
+            return np.mean(value) if shape else value
+
+        for array in chunk:
+            _take_as_floats(array)
+        contiguous = [np.ascontiguousarray(array) for array in chunk]
+        function, args, _ = take_labels_as_floats(wg.value_and_grad(compute_mean), (self._params, *contiguous), {})
+        circuit, values = trace_at(function, args, {})
+        return circuit, values[len(self._leaves) + len(chunk) :]
+
+
+def check_arrays(data: object, what: str) -> Arrays:
     """Return data as a tuple of arrays with one row per example.
 
     >>> check_arrays((np.zeros((3, 2)), [1, 2]), "data")
@@ -236,7 +413,7 @@ def _check_counts(**counts: int | None) -> None:
             raise InputError(f"{name} must be a whole number of at least 1; got {short_repr(count)}")
 
 
-def start_flight(watch: Any) -> Any:
+def start_flight(watch: object) -> Any:
     """Return a flight recorder, if a training is to be watched: a new one, one with a page, or the given one."""
     if isinstance(watch, bool) or watch == "live":
         return wg.record(live=watch == "live") if watch else None
@@ -245,7 +422,7 @@ def start_flight(watch: Any) -> Any:
     raise InputError(f'watch must be True, "live" or a flight recorder (wg.record()); got {short_repr(watch)}')
 
 
-def check_loss(value: Any) -> wg.Value:
+def check_loss(value: object) -> wg.Value:
     """Return a loss; raises unless it is one number that depends on parameters."""
     if isinstance(value, wg.Value) and value.shape == ():
         return value
@@ -271,7 +448,9 @@ def make_compiled_step(
     return None
 
 
-def take_compiled_step(take_step: Any, run: TrainingRun, parts: TrainingParts, batch: Arrays) -> float | None:
+def take_compiled_step(
+    take_step: Callable[..., float], run: TrainingRun, parts: TrainingParts, batch: Arrays
+) -> float | None:
     """Take a compiled step; returns None, and changes nothing, if a plain one has to say which number breaks."""
     if run.not_compiled:
         return None
@@ -306,7 +485,7 @@ def take_plain_step(
     return float(value.data)
 
 
-def is_finite_step(value: Any, parameters: Mapping[str, Any]) -> bool:
+def is_finite_step(value: wg.Value, parameters: Mapping[str, wg.Value]) -> bool:
     """Return whether a loss and the gradients of all parameters are finite."""
     gradients = [parameter.grad for parameter in parameters.values()]
     return bool(np.isfinite(value.data)) and all(g is None or bool(np.isfinite(g).all()) for g in gradients)
@@ -342,7 +521,15 @@ def evaluate(
     return {name: total / len(arrays[0]) for name, total in sums.items()}
 
 
-def set_training(model: Any, mode: bool) -> None:
+def step_schedule(schedule: Any, run: TrainingRun) -> None:
+    """Let a schedule, if there is one, set the rates of the next epoch; one that looks at the loss gets the latest."""
+    if getattr(schedule, "needs_loss", False):
+        schedule.step(run.history.get("validation_loss", run.history["loss"])[-1])
+    elif schedule is not None:
+        schedule.step()
+
+
+def set_training(model: object, mode: bool) -> None:
     """Let a model compute as while it is trained, or as after that, if it makes a difference to it."""
     if hasattr(model, "train"):
         model.train(mode)
@@ -356,22 +543,49 @@ class ProgressBar:
         self.batches = batches
         self.is_shown = sys.stderr.isatty() if shown is None else shown
         self._next_time = 0.0
+        self._start: tuple[float, int] | None = None
+        """When the first batch was done, and how many batches had been done by then."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.is_shown and self._start is not None:
+            sys.stderr.write("\n")
 
     def show(self, run: TrainingRun) -> None:
-        """Write the line again, unless that was done a moment ago."""
-        if not self.is_shown or time.monotonic() < self._next_time:
+        """Write the line again, unless that was done a moment ago; after an epoch it is always written."""
+        if not self.is_shown or (run.batch and time.monotonic() < self._next_time):
             return
-        self._next_time = time.monotonic() + BAR_SECONDS
-        done = BAR_WIDTH * run.batch // self.batches
-        mean = run.loss_sum / run.examples_done
-        bar = "#" * done + "." * (BAR_WIDTH - done)
-        sys.stderr.write(f"\repoch {run.epoch + 1}/{self.epochs} [{bar}] loss {mean:.4g} ")
+        now = time.monotonic()
+        self._next_time = now + BAR_SECONDS
+        done = run.epoch * self.batches + run.batch
+        self._start = self._start or (now, done)
+        width = shutil.get_terminal_size().columns - 1
+        # Spaces remove what is left of a longer line.
+        sys.stderr.write("\r" + self.write_line(run, self._estimate_time(now, done))[:width].ljust(width))
         sys.stderr.flush()
 
-    def close(self) -> None:
-        """End the line."""
-        if self.is_shown:
-            sys.stderr.write("\n")
+    def _estimate_time(self, now: float, done: int) -> float | None:
+        """Return how many seconds are left, if that can be known."""
+        assert self._start is not None
+        start, before = self._start
+        return (now - start) / (done - before) * (self.epochs * self.batches - done) if done > before else None
+
+    def write_line(self, run: TrainingRun, seconds_left: float | None) -> str:
+        """Return the line: the epoch, a bar of its batches, the time left, the mean loss and the last metrics."""
+        is_whole = run.batch == 0
+        cells = BAR_WIDTH if is_whole else BAR_WIDTH * run.batch // self.batches
+        latest = {name: numbers[-1] for name, numbers in run.history.items() if is_whole or name != "loss"}
+        numbers = latest if is_whole else {"loss": run.loss_sum / run.examples_done, **latest}
+        epoch = run.epoch if is_whole else run.epoch + 1
+        left = []
+        if seconds_left is not None and run.epoch < self.epochs:
+            left = [f"{timedelta(seconds=round(seconds_left))} left"]
+        bar = "#" * cells + "." * (BAR_WIDTH - cells)
+        return f"epoch {epoch}/{self.epochs} [{bar}] " + "  ".join(
+            [*left, *(f"{name} {number:.4g}" for name, number in numbers.items())]
+        )
 
 
 @dataclass(frozen=True)
@@ -406,7 +620,7 @@ class TrainingParts:
             generator.bit_generator.state = state
 
 
-def find_generators(model: Any, *others: Any) -> list[Generator]:
+def find_generators(model: object, *others: Any) -> list[Generator]:
     """Return all random generators of a training, each once: the given ones, then those of the parts of the model."""
     given = [generator for other in others for generator in (other if isinstance(other, list | tuple) else [other])]
     odd = [generator for generator in given if not isinstance(generator, Generator)]
@@ -532,7 +746,7 @@ def encode_generator_state(state: Any) -> JsonValue:
     return hex(state) if isinstance(state, int | np.integer) else state
 
 
-def decode_generator_state(state: Any) -> Any:
+def decode_generator_state(state: object) -> Any:
     """Return the state of a generator that `encode_generator_state` encoded."""
     if isinstance(state, dict):
         return {name: decode_generator_state(part) for name, part in state.items()}

@@ -190,6 +190,70 @@ def test_many_random_programs_have_the_same_circuit_either_way(start: int, monke
         assert quick == slow, seed
 
 
+INLINED_CALLS = {
+    "generator": """
+def walk(v, y):
+    for k in range(3):
+        v = v * 0.5
+        yield v * y
+def f(x, y):
+    return sum(v * 2.0 for v in walk(x, y)) + sum(v for k in range(3) for v in walk(y, x))
+""",
+    "generator of a generator": """
+def walk(v, y):
+    for k in range(3):
+        v = v * 0.5
+        yield v * y
+def relay(v, y):
+    yield v
+    yield from walk(v, y)
+def f(x, y):
+    for v in relay(x, y):
+        x = x + v
+    return x
+""",
+    "subscript": """
+class Powers:
+    def __init__(self, x):
+        self.x = x
+    def __getitem__(self, k):
+        return self.x ** k
+def f(x, y):
+    powers = Powers(x)
+    for k in range(3):
+        y = y + powers[k]
+    return y
+""",
+    "property": """
+class Half:
+    def __init__(self, x):
+        self.x = x
+    @property
+    def value(self):
+        return self.x * 0.5
+def f(x, y):
+    half = Half(x)
+    for k in range(3):
+        y = y + half.value
+    return y
+""",
+}
+"""Calls that Python runs in another way after some of them; then the offset that it says for the caller may differ."""
+
+
+@pytest.mark.parametrize("recorder", ["quick", "slow"])
+@pytest.mark.parametrize("kind", INLINED_CALLS)
+def test_a_circuit_does_not_depend_on_how_often_its_function_ran(
+    kind: str, recorder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if recorder == "slow":
+        monkeypatch.setattr(tracing, "_begin_rows", lambda tape, own_block: None)
+    f = make_function(INLINED_CALLS[kind], f"{kind}.py")
+    first, *others = [describe(tracing.trace(f, 0.3, 1.2)) for _ in range(12)]
+
+    assert others == [first] * 11
+
+
 def make_adder(read: Callable[[], int]) -> Callable[[Any], Any]:
     return lambda total: total + read()
 

@@ -23,6 +23,9 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
     "cross_entropy": lambda x: nn.cross_entropy(x, LABELS),
     "cross_entropy with options": lambda x: nn.cross_entropy(x, LABELS, np.arange(1.0, 4.0), label_smoothing=0.1),
     "cross_entropy of probabilities": lambda x: nn.cross_entropy(x, CHANCES),
+    "cross_entropy of some": lambda x: nn.cross_entropy(x, np.array([0, -100, 1, -100])),
+    "nll": lambda x: nn.nll_loss(x, LABELS, np.arange(1.0, 4.0)),
+    "smooth_l1": lambda x: nn.smooth_l1_loss(x, REALS, beta=0.5),
     "binary": lambda x: nn.binary_cross_entropy(wg.sigmoid(x), CHANCES),
     "binary with logits": lambda x: nn.binary_cross_entropy_with_logits(x, CHANCES, pos_weight=np.arange(1.0, 4.0)),
     "mse": lambda x: nn.mse_loss(x, REALS),
@@ -93,7 +96,7 @@ REFUSED_BY_LOSSES: dict[str, tuple[Callable[[], object], type[Exception], str]] 
     "label too large": (
         lambda: nn.cross_entropy(SCORES, LABELS + 1),
         IndexingError,
-        "classes must be 0 to 2; got 1 to 3",
+        "cross_entropy: classes must be 0 to 2; got 1 to 3",
     ),
     "negative label": (lambda: nn.cross_entropy(SCORES, LABELS - 1), IndexingError, "got -1 to 1"),
     "label of margin": (lambda: nn.multi_margin_loss(SCORES, LABELS + 5), IndexingError, "got 5 to 7"),
@@ -114,6 +117,19 @@ REFUSED_BY_LOSSES: dict[str, tuple[Callable[[], object], type[Exception], str]] 
     "empty divergence": (lambda: nn.kl_div(EMPTY, EMPTY, reduction="batchmean"), ShapeError, "empty batch"),
     "reduction": (lambda: nn.l1_loss(SCORES, REALS, reduction="average"), InputError, "'mean', 'sum' or 'none'"),
     "probabilities": (lambda: nn.binary_cross_entropy(SCORES, CHANCES), InputError, "takes probabilities"),
+    "binary label": (
+        lambda: nn.binary_cross_entropy_with_logits(SCORES, CHANCES - 0.9),
+        DomainError,
+        "binary_cross_entropy_with_logits takes targets from 0 to 1; got -0.",
+    ),
+    "binary class": (lambda: nn.binary_cross_entropy(CHANCES, CHANCES + 1.0), DomainError, "takes targets from 0 to 1"),
+    "weight": (
+        lambda: nn.cross_entropy(SCORES, LABELS, np.ones(4)),
+        ShapeError,
+        "weight needs one factor for each of 3 classes; got shape (4,)",
+    ),
+    "no classes": (lambda: nn.cross_entropy(SCORES[:, :0], LABELS), ShapeError, "scores of one class or more"),
+    "all ignored": (lambda: nn.cross_entropy(SCORES, LABELS * 0 - 100), DomainError, "all labels are ignored"),
     "signs": (lambda: nn.hinge_loss(SCORES, CHANCES), InputError, "targets of 1 and -1"),
 }
 
@@ -131,3 +147,20 @@ def test_labels_out_of_range_are_refused_by_compiled_functions_too() -> None:
     assert compiled.info.records == 1
     with pytest.raises(IndexingError, match="got 1 to 3"):
         compiled(SCORES, LABELS + 1.0)
+
+
+def test_labels_that_are_ignored_may_change_in_a_compiled_function() -> None:
+    compiled = wg.compile(lambda x, y: nn.cross_entropy(x, y.astype(int)))
+    batches = [LABELS, np.array([0, -100, 1, 2]), np.array([-100, -100, 1, 2]), LABELS[::-1]]
+    values = [compiled(SCORES, labels.astype(float)) for labels in batches]
+
+    assert values == pytest.approx([nn.cross_entropy(SCORES, labels) for labels in batches], rel=1e-12)
+    with pytest.raises(DomainError, match="all labels are ignored"):
+        compiled(SCORES, np.full(4, -100.0))
+
+
+def test_an_ignored_label_has_no_gradient() -> None:
+    gradient = wg.grad(lambda x: nn.cross_entropy(x, np.array([0, -100, 1, 2])))(SCORES)
+
+    assert not gradient[1].any()
+    assert gradient[0].any()

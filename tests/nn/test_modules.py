@@ -133,6 +133,61 @@ def test_a_state_that_does_not_fit_is_refused_with_everything_that_is_wrong() ->
     assert all(np.array_equal(before[name], array) for name, array in model.state_dict().items())
 
 
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("scale", np.array(1j), "scale is complex128, not float64"),
+        ("scale", np.array("large"), "scale is <U5, not float64"),
+    ],
+)
+def test_arrays_that_would_lose_something_are_refused(name: str, array: Any, message: str) -> None:
+    model = Net()
+    with pytest.raises(StateError) as caught:
+        model.load_state_dict({**model.state_dict(), name: array})
+
+    assert message in str(caught.value)
+
+
+def test_a_state_that_is_no_dict_is_refused() -> None:
+    with pytest.raises(InputError, match="Net needs a dict from names to arrays; got None"):
+        Net().load_state_dict(None)  # type: ignore[arg-type]
+
+
+def test_a_model_is_converted_to_another_dtype() -> None:
+    rng = np.random.default_rng(0)
+    model = nn.Sequential(nn.Linear(2, 3, rng=rng), nn.BatchNorm1d(3)).astype(np.float32)
+
+    assert {array.dtype for name, array in model.state_dict().items() if "tracked" not in name} == {np.dtype("f4")}
+    assert model(np.ones((4, 2), np.float32)).dtype == np.float32
+
+
+def test_a_summary_leaves_the_model_as_it_is() -> None:
+    rng = np.random.default_rng(0)
+    model = nn.Sequential(nn.Linear(2, 3, rng=rng), nn.BatchNorm1d(3), nn.Dropout(0.5, rng=rng))
+    before = model.state_dict()
+    text = model.summary(np.ones((4, 2)))
+
+    assert text.splitlines()[2].split() == ["0", "Linear", "(4,", "3)", "9"]
+    assert text.splitlines()[-1] == "15 parameters, 120 bytes"
+    assert all(np.array_equal(before[name], array) for name, array in model.state_dict().items())
+    assert model.training
+    assert "output" not in model.summary()
+
+
+def test_an_averaged_model_has_the_mean_of_its_updates() -> None:
+    rng = np.random.default_rng(0)
+    model = nn.Linear(2, 1, rng=rng)
+    averaged = nn.AveragedModel(model)
+    weights = [rng.normal(size=(1, 2)) for _ in range(4)]
+    for weight in weights:
+        model.weight.data = weight
+        averaged.update_parameters(model)
+
+    assert np.allclose(averaged.module.weight.data, np.mean(weights, axis=0), rtol=1e-15)
+    assert np.array_equal(model.weight.data, weights[-1])
+    assert averaged.state_dict()["n_averaged"] == 4
+
+
 def test_a_long_list_of_names_is_cut() -> None:
     with pytest.raises(StateError, match=r"unexpected: x0, .*, x19 and 80 more"):
         Net().load_state_dict({**Net().state_dict(), **{f"x{k}": 0.0 for k in range(100)}})
@@ -375,3 +430,44 @@ def test_networks_are_loaded_on_first_use() -> None:
         "assert wg.nn.Module and wg.optim.Adam\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("name", nn.__all__)
+def test_the_page_on_networks_names_everything_that_there_is(name: str) -> None:
+    page = Path(__file__).parents[2] / "docs" / "networks.md"
+
+    assert f"`{name}`" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("CrossEntropyLoss", "wiregrad.nn has no 'CrossEntropyLoss'; the loss is a function, nn.cross_entropy"),
+        ("Parameter", "wiregrad.nn has no 'Parameter'; a parameter is wg.Value(array)"),
+        ("Linaer", "wiregrad.nn has no 'Linaer'"),
+    ],
+)
+def test_names_of_torch_nn_that_are_missing_are_explained(name: str, message: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(nn, name)
+
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("name", nn.NAMES_IN_PYTORCH)
+def test_no_name_is_explained_as_missing_that_is_there(name: str) -> None:
+    assert name not in vars(nn)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("named_parameters", "Net has no attribute 'named_parameters'; parameters() is a dict from names to values"),
+        ("wieght", "Net has no attribute 'wieght'"),
+    ],
+)
+def test_methods_of_pytorch_that_are_missing_are_explained(name: str, message: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(Net(), name)
+
+    assert str(caught.value) == message

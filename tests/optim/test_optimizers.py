@@ -204,6 +204,60 @@ def test_lbfgs_resumes_to_the_same_bits(search: str | None) -> None:
     assert resumed.data.tolist() == whole.data.tolist()
 
 
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_keeps_parameters_of_float32(search: str | None) -> None:
+    model = make_model(dtype=np.float32)
+    optimizer = optim.LBFGS(model.parameters(), lr=0.3, line_search_fn=search)
+    x, y = X.astype(np.float32), Y.astype(np.float32)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = nn.mse_loss(model(x), y)
+        loss.backward()
+        return loss
+
+    losses = [float(optimizer.step(closure).data) for _ in range(3)]
+
+    assert losses[-1] < 0.1 * losses[0]
+    assert {value.dtype for value in model.parameters().values()} == {np.dtype(np.float32)}
+
+
+def test_parts_of_a_model_whose_parameters_have_the_same_names_are_groups() -> None:
+    model = make_model()
+    groups = [{"params": model[0].parameters()}, {"params": model[2].parameters(), "lr": 0.0}]
+    optimizer = optim.SGD(groups, lr=0.1)
+    before = model.state_dict()
+    train(model, optimizer, 1)
+    after = model.state_dict()
+
+    assert list(optimizer.parameters) == ["weight", "bias", "1.weight", "1.bias"]
+    assert [bool(np.any(before[name] != after[name])) for name in before] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_state_with_pytorchs_names_resumes_to_the_same_bits(name: str) -> None:
+    model = make_model()
+    optimizer = OPTIMIZERS[name](model.parameters())
+    train(model, optimizer, 3)
+    copy = make_model(1)
+    resumed = type(optimizer)(copy.parameters())
+    copy.load_state_dict(model.state_dict())
+    resumed.load_torch_state_dict(optimizer.torch_state_dict())
+    train(model, optimizer, 3)
+    train(copy, resumed, 3)
+
+    assert all(np.array_equal(copy.state_dict()[path], array) for path, array in model.state_dict().items())
+
+
+def test_a_state_of_pytorch_that_does_not_fit_changes_nothing() -> None:
+    optimizer = optim.SGD(W, lr=0.1)
+    state = {"state": {0: {"momentum_buffer": np.zeros(5)}}, "param_groups": [{"params": [0], "momentum": 0.9}]}
+    with pytest.raises(StateError, match=r"of another shape: w\.momentum_buffer"):
+        optimizer.load_torch_state_dict(state)
+
+    assert optimizer.groups[0].settings["momentum"] == 0.0
+
+
 def test_groups_have_settings_of_their_own() -> None:
     model = make_model()
     first, last = model[0].parameters(), {f"last.{name}": value for name, value in model[2].parameters().items()}
@@ -251,7 +305,36 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "arrays": (lambda: optim.SGD({"w": np.ones(2)}), InputError, "takes one wg.Value or more"),
     "nothing": (lambda: optim.SGD([]), InputError, "takes one wg.Value or more"),
     "setting": (lambda: optim.SGD([{"params": W, "rate": 1.0}]), InputError, "SGD has no setting 'rate'; it has lr"),
-    "two groups": (lambda: optim.SGD([{"params": W}, {"params": W}]), InputError, "the parameter w is in two groups"),
+    "model": (lambda: optim.SGD(make_model()[0]), InputError, "takes model.parameters(); got Linear"),
+    "number": (lambda: optim.SGD(3), InputError, "takes a dict or list of wg.Value; got 3"),
+    "twice": (lambda: optim.SGD([W["w"], W["w"]]), InputError, "the parameter 1 is given twice, before as 0"),
+    "schedule": (lambda: optim.StepLR(make_model(), 3), InputError, "StepLR takes an optimiser, or None"),  # type: ignore[arg-type]
+    "plateau": (lambda: optim.ReduceLROnPlateau(None), InputError, "takes an optimiser; got None"),  # type: ignore[arg-type]
+    "plateau mode": (lambda: optim.ReduceLROnPlateau(optim.SGD(W), "low"), InputError, "mode is 'min' or 'max'"),
+    "plateau factor": (lambda: optim.ReduceLROnPlateau(optim.SGD(W), factor=2.0), InputError, "factor must be between"),
+    "step size": (lambda: optim.StepLR(None, 0), InputError, "step_size must be a whole number of at least 1; got 0"),
+    "wave": (lambda: optim.CosineAnnealingLR(None, 0), InputError, "T_max must be a whole number"),
+    "warm-up": (lambda: optim.LinearLR(None, total_iters=0), InputError, "total_iters must be a whole number"),
+    "state of PyTorch": (
+        lambda: optim.SGD(W).load_torch_state_dict({"w.step": 0.0}),
+        StateError,
+        "SGD needs the state_dict() of an optimiser of PyTorch",
+    ),
+    "groups of PyTorch": (
+        lambda: optim.SGD(W).load_torch_state_dict({"state": {}, "param_groups": [{"params": [0, 1]}]}),
+        StateError,
+        "SGD has groups of [1] parameters, the state of PyTorch of [2]",
+    ),
+    "maximize": (
+        lambda: optim.SGD(W).load_torch_state_dict({"state": {}, "param_groups": [{"params": [0], "maximize": True}]}),
+        StateError,
+        "SGD has no setting maximize",
+    ),
+    "two groups": (
+        lambda: optim.SGD([{"params": W}, {"params": W}]),
+        InputError,
+        "the parameter w is given twice, before as w",
+    ),
     "no parameters": (lambda: optim.SGD().step(), InputError, "was made without parameters"),
     "unknown array": (
         lambda: optim.SGD([{"params": W}]).init({"v": np.ones(2)}),
@@ -377,6 +460,27 @@ def test_a_compiled_step_takes_labels_and_needs_one_recording() -> None:
         step(X, np.full(8, 3))
 
     assert step._compiled.info.records == 1
+
+
+def test_a_compiled_step_follows_a_loss_that_arranges_axes_and_ignores_labels() -> None:
+    rng = np.random.default_rng(0)
+    model = nn.Sequential(nn.Embedding(7, 4, rng=rng), nn.Linear(4, 5, rng=rng))
+    plain = nn.Sequential(nn.Embedding(7, 4, rng=rng), nn.Linear(4, 5, rng=rng))
+    plain.load_state_dict(model.state_dict())
+
+    def compute(model: Any, x: Any, y: Any) -> Any:
+        return nn.cross_entropy(wg.swapaxes(model(x), 1, 2), y)
+
+    take_step = optim.CompiledStep(model, compute, optim.Adam(model.parameters(), 0.05))
+    optimizer = optim.Adam(plain.parameters(), 0.05)
+    for k in range(5):
+        x, y = rng.integers(0, 7, (4, 6)), rng.integers(-1, 5, (4, 6))
+        y[y < 0] = -100 if k % 2 else 0
+        optimizer.zero_grad()
+        loss = compute(plain, x, y)
+        loss.backward()
+        optimizer.step()
+        assert take_step(x, y) == pytest.approx(float(loss.data), rel=1e-12)
 
 
 def test_a_step_that_is_not_finite_changes_nothing() -> None:

@@ -106,6 +106,36 @@ CASES = [
         (2, 1, 5, 5),
     ),
     case("conv2d without batch", lambda r: nn.Conv2d(2, 3, 2, rng=r), lambda: T.Conv2d(2, 3, 2), (2, 4, 4)),
+    *[
+        case(
+            f"conv2d {mode}",
+            lambda r, mode=mode: nn.Conv2d(2, 3, (3, 2), padding=(1, 2), padding_mode=mode, rng=r),
+            lambda mode=mode: T.Conv2d(2, 3, (3, 2), padding=(1, 2), padding_mode=mode),
+            (2, 2, 5, 6),
+        )
+        for mode in ("reflect", "replicate", "circular")
+    ],
+    case(
+        "conv1d same and circular",
+        lambda r: nn.Conv1d(2, 3, 4, padding="same", dilation=2, padding_mode="circular", rng=r),
+        lambda: T.Conv1d(2, 3, 4, padding="same", dilation=2, padding_mode="circular"),
+        (2, 2, 9),
+    ),
+    case(
+        "conv_transpose1d", lambda r: nn.ConvTranspose1d(2, 3, 3, rng=r), lambda: T.ConvTranspose1d(2, 3, 3), (2, 2, 5)
+    ),
+    case(
+        "conv_transpose2d with options",
+        lambda r: nn.ConvTranspose2d(4, 6, (3, 2), 2, 1, 1, 2, False, (1, 2), rng=r),
+        lambda: T.ConvTranspose2d(4, 6, (3, 2), 2, 1, 1, 2, False, (1, 2)),
+        (2, 4, 4, 3),
+    ),
+    case("adaptive_avg_pool1d", lambda r: nn.AdaptiveAvgPool1d(3), lambda: T.AdaptiveAvgPool1d(3), (2, 3, 8)),
+    case(
+        "adaptive_avg_pool2d", lambda r: nn.AdaptiveAvgPool2d((3, 2)), lambda: T.AdaptiveAvgPool2d((3, 2)), (2, 3, 7, 6)
+    ),
+    case("adaptive_avg_pool2d to one", lambda r: nn.AdaptiveAvgPool2d(1), lambda: T.AdaptiveAvgPool2d(1), (2, 3, 7, 6)),
+    case("adaptive_avg_pool2d larger", lambda r: nn.AdaptiveAvgPool2d(5), lambda: T.AdaptiveAvgPool2d(5), (2, 3, 3, 4)),
     case("max_pool1d", lambda r: nn.MaxPool1d(2), lambda: T.MaxPool1d(2), (2, 3, 8)),
     case("max_pool1d dilated", lambda r: nn.MaxPool1d(2, 1, 1, dilation=2), lambda: T.MaxPool1d(2, 1, 1, 2), (2, 3, 8)),
     case("max_pool2d", lambda r: nn.MaxPool2d(2), lambda: T.MaxPool2d(2), (2, 3, 6, 4)),
@@ -193,6 +223,14 @@ CASES = [
         lambda: T.LayerNorm(4, elementwise_affine=False),
         (3, 4),
     ),
+    case("group_norm", lambda r: nn.GroupNorm(2, 4), lambda: T.GroupNorm(2, 4), (3, 4, 5)),
+    case("group_norm of vectors", lambda r: nn.GroupNorm(2, 4, 0.1), lambda: T.GroupNorm(2, 4, 0.1), (3, 4)),
+    case(
+        "group_norm bare",
+        lambda r: nn.GroupNorm(3, 6, affine=False),
+        lambda: T.GroupNorm(3, 6, affine=False),
+        (2, 6, 3, 2),
+    ),
     case("rms_norm", lambda r: nn.RMSNorm(4), lambda: T.RMSNorm(4), (3, 4)),
     case("rms_norm with eps", lambda r: nn.RMSNorm((3, 4), 0.1), lambda: T.RMSNorm((3, 4), 0.1), (2, 3, 4)),
     case(
@@ -215,9 +253,16 @@ CASES = [
     ),
     case("flatten", lambda r: nn.Flatten(), T.Flatten, (2, 3, 4)),
     case("flatten some axes", lambda r: nn.Flatten(0, 1), lambda: T.Flatten(0, 1), (2, 3, 4)),
+    case("unflatten", lambda r: nn.Unflatten(1, (3, -1)), lambda: T.Unflatten(1, (3, -1)), (2, 6, 4)),
     case("identity", lambda r: nn.Identity(), T.Identity, (2, 3)),
     case("relu", lambda r: nn.ReLU(), T.ReLU, (3, 4)),
     case("leaky_relu", lambda r: nn.LeakyReLU(0.2), lambda: T.LeakyReLU(0.2), (3, 4)),
+    case("relu6", lambda r: nn.ReLU6(), T.ReLU6, (3, 4)),
+    case("log_sigmoid", lambda r: nn.LogSigmoid(), T.LogSigmoid, (3, 4)),
+    case("selu", lambda r: nn.SELU(), T.SELU, (3, 4)),
+    case("mish", lambda r: nn.Mish(), T.Mish, (3, 4)),
+    case("prelu", lambda r: nn.PReLU(), T.PReLU, (3, 4)),
+    case("prelu of channels", lambda r: nn.PReLU(4, 0.1), lambda: T.PReLU(4, 0.1), (3, 4, 2)),
     case("elu", lambda r: nn.ELU(0.7), lambda: T.ELU(0.7), (3, 4)),
     case("gelu", lambda r: nn.GELU(), T.GELU, (3, 4)),
     case("gelu by tanh", lambda r: nn.GELU("tanh"), lambda: T.GELU("tanh"), (3, 4)),
@@ -255,6 +300,26 @@ CASES = [
     ),
     case("gru", lambda r: nn.GRU(3, 4, rng=r), lambda: T.GRU(3, 4), (5, 2, 3)),
     case("gru with a first state", lambda r: nn.GRU(3, 4, 2, rng=r), lambda: T.GRU(3, 4, 2), (5, 2, 3), (2, 2, 4)),
+    case("gru of one sequence", lambda r: nn.GRU(3, 4, 2, rng=r), lambda: T.GRU(3, 4, 2), (5, 3), (2, 4)),
+    case(
+        "lstm of one sequence",
+        lambda r: nn.LSTM(3, 4, batch_first=True, bidirectional=True, rng=r),
+        lambda: T.LSTM(3, 4, batch_first=True, bidirectional=True),
+        (5, 3),
+    ),
+    case(
+        "attention of one sequence",
+        lambda r: nn.MultiheadAttention(4, 2, rng=r),
+        lambda: T.MultiheadAttention(4, 2),
+        *[(3, 4), (5, 4), (5, 4)],
+        key_padding_mask=PADDING[0],
+    ),
+    case(
+        "transformer block of one sequence",
+        lambda r: nn.TransformerBlock(4, 2, 8, 0.0, batch_first=True, rng=r),
+        lambda: T.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True),
+        (5, 4),
+    ),
     case(
         "gru of two directions",
         lambda r: nn.GRU(3, 4, bidirectional=True, rng=r),
@@ -302,6 +367,12 @@ CASES = [
         src_mask=CAUSAL,
     ),
     case(
+        "averaged model",
+        lambda r: nn.AveragedModel(nn.Linear(3, 4, rng=r)),
+        lambda: torch.optim.swa_utils.AveragedModel(T.Linear(3, 4)),
+        (5, 3),
+    ),
+    case(
         "sequential",
         lambda r: nn.Sequential(nn.Conv2d(1, 2, 3, rng=r), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3, rng=r)),
         lambda: T.Sequential(T.Conv2d(1, 2, 3), T.ReLU(), T.Flatten(), T.Linear(8, 3)),
@@ -314,7 +385,7 @@ def make_pair(layer: LayerCase) -> tuple[nn.Module, torch.nn.Module]:
     """Return both layers with the same weights, which are not those that normalizations start with."""
     rng = np.random.default_rng(7)
     ours, theirs = layer.ours(rng), layer.theirs().double()
-    if isinstance(ours, nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm | nn.RMSNorm):
+    if isinstance(ours, nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm | nn.GroupNorm | nn.RMSNorm):
         for value in ours.parameters().values():
             value.data = value.data + rng.normal(size=value.shape)
     theirs.load_state_dict({name: torch.tensor(array) for name, array in ours.state_dict().items()})
@@ -414,12 +485,19 @@ def test_initial_weights_have_the_same_distribution(
 
 
 LABELS = np.array([0, 2, 1, 3, 3, 0])
+SOME_LABELS = np.array([0, -100, 1, 3, -100, 0])
 SIGNS = np.array([[1.0, -1.0, 1.0, 1.0]] * 6)
 CHANCES = np.random.default_rng(3).dirichlet(np.ones(4), size=6)
 ZEROS_AND_ONES = (SIGNS + 1.0) / 2.0
 REALS = np.random.default_rng(4).normal(size=(6, 4)) * 2.0
 WEIGHT = np.array([0.5, 1.0, 2.0, 0.1])
 F = TORCH_FUNCTIONS
+
+
+def binary_cross_entropy(scores: Any, target: Any, **options: Any) -> Any:
+    return nn.binary_cross_entropy(wg.sigmoid(scores), target, **options)
+
+
 LOSSES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Any, dict[str, Any]]] = {
     "cross_entropy": (nn.cross_entropy, F.cross_entropy, LABELS, {}),
     "cross_entropy weighted": (nn.cross_entropy, F.cross_entropy, LABELS, {"weight": WEIGHT}),
@@ -433,6 +511,18 @@ LOSSES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Any, dict[str, A
     "cross_entropy of probabilities": (nn.cross_entropy, F.cross_entropy, CHANCES, {}),
     "cross_entropy of weighted probabilities": (nn.cross_entropy, F.cross_entropy, CHANCES, {"weight": WEIGHT}),
     "cross_entropy smoothed probabilities": (nn.cross_entropy, F.cross_entropy, CHANCES, {"label_smoothing": 0.1}),
+    "cross_entropy of some": (nn.cross_entropy, F.cross_entropy, SOME_LABELS, {}),
+    "cross_entropy of some, weighted and smoothed": (
+        nn.cross_entropy,
+        F.cross_entropy,
+        SOME_LABELS,
+        {"weight": WEIGHT, "label_smoothing": 0.2},
+    ),
+    "cross_entropy without a class": (nn.cross_entropy, F.cross_entropy, LABELS, {"ignore_index": 3}),
+    "nll": (nn.nll_loss, F.nll_loss, LABELS, {}),
+    "nll of some, weighted": (nn.nll_loss, F.nll_loss, SOME_LABELS, {"weight": WEIGHT}),
+    "smooth_l1": (nn.smooth_l1_loss, F.smooth_l1_loss, REALS, {"beta": 0.7}),
+    "smooth_l1 without a curve": (nn.smooth_l1_loss, F.smooth_l1_loss, REALS, {"beta": 0.0}),
     "binary with logits": (
         nn.binary_cross_entropy_with_logits,
         F.binary_cross_entropy_with_logits,
@@ -446,7 +536,7 @@ LOSSES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Any, dict[str, A
         {"weight": CHANCES, "pos_weight": WEIGHT},
     ),
     "binary": (
-        lambda x, y, **o: nn.binary_cross_entropy(wg.sigmoid(x), y, **o),
+        binary_cross_entropy,
         lambda x, y, **o: F.binary_cross_entropy(torch.sigmoid(x), y, **o),
         CHANCES,
         {},
@@ -695,34 +785,25 @@ def test_ten_steps_of_lbfgs_agree(name: str, kind: str) -> None:
         assert_close(value, tensor, "the parameters")
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (lambda o: optim.StepLR(o, 3, 0.5), lambda o: torch.optim.lr_scheduler.StepLR(o, 3, 0.5)),
-        (
-            lambda o: optim.CosineAnnealingLR(o, 7, 0.01),
-            lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 7, 0.01),
-        ),
-        (
-            lambda o: optim.LinearLR(o, 0.1, 0.8, 4),
-            lambda o: torch.optim.lr_scheduler.LinearLR(o, 0.1, 0.8, 4),
-        ),
-        (
-            lambda o: optim.SequentialLR(o, [optim.LinearLR(None, 0.1, 1.0, 3), optim.CosineAnnealingLR(None, 6)], [3]),
-            lambda o: torch.optim.lr_scheduler.SequentialLR(
-                o,
-                [
-                    torch.optim.lr_scheduler.LinearLR(o, 0.1, 1.0, 3),
-                    torch.optim.lr_scheduler.CosineAnnealingLR(o, 6),
-                ],
-                [3],
-            ),
-        ),
-    ],
-    ids=["step", "cosine", "linear", "warm-up and cosine"],
-)
+R = torch.optim.lr_scheduler
+SCHEDULES: dict[str, tuple[Callable[[Any], optim.Schedule], Callable[[Any], Any]]] = {
+    "step": (lambda o: optim.StepLR(o, 3, 0.5), lambda o: R.StepLR(o, 3, 0.5)),
+    "several steps": (lambda o: optim.MultiStepLR(o, [2, 5, 6], 0.5), lambda o: R.MultiStepLR(o, [2, 5, 6], 0.5)),
+    "exponential": (lambda o: optim.ExponentialLR(o, 0.8), lambda o: R.ExponentialLR(o, 0.8)),
+    "function": (lambda o: optim.LambdaLR(o, lambda k: 1 / (1 + k)), lambda o: R.LambdaLR(o, lambda k: 1 / (1 + k))),
+    "cosine": (lambda o: optim.CosineAnnealingLR(o, 7, 0.01), lambda o: R.CosineAnnealingLR(o, 7, 0.01)),
+    "linear": (lambda o: optim.LinearLR(o, 0.1, 0.8, 4), lambda o: R.LinearLR(o, 0.1, 0.8, 4)),
+    "warm-up and cosine": (
+        lambda o: optim.SequentialLR(o, [optim.LinearLR(None, 0.1, 1.0, 3), optim.CosineAnnealingLR(None, 6)], [3]),
+        lambda o: R.SequentialLR(o, [R.LinearLR(o, 0.1, 1.0, 3), R.CosineAnnealingLR(o, 6)], [3]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.filterwarnings("ignore:The epoch parameter in:UserWarning")
-def test_schedules_agree(ours: Callable[[Any], Any], theirs: Callable[[Any], Any]) -> None:
+def test_schedules_agree(name: str) -> None:
+    ours, theirs = SCHEDULES[name]
     model, torch_model = make_networks()
     optimizer = optim.SGD(model.parameters(), lr=0.2, momentum=0.5)
     torch_optimizer = torch.optim.SGD(torch_model.parameters(), lr=0.2, momentum=0.5)
@@ -745,6 +826,70 @@ def test_schedules_agree(ours: Callable[[Any], Any], theirs: Callable[[Any], Any
     assert_all_close(model.state_dict(), torch_model.state_dict())
 
 
+LOSSES_OF_EPOCHS = [
+    3.0,
+    2.0,
+    2.1,
+    1.9999,
+    1.9998,
+    2.2,
+    1.0,
+    1.1,
+    1.2,
+    1.3,
+    1.4,
+    1.5,
+    1.6,
+    0.99999,
+    -2.0,
+    -2.0001,
+    -1.9,
+    -1.9,
+]
+PLATEAUS: list[dict[str, Any]] = [
+    {"patience": 1},
+    {"patience": 0, "factor": 0.5, "threshold": 0.1},
+    {"patience": 0, "factor": 0.5, "threshold": 0.1, "threshold_mode": "abs", "cooldown": 2},
+    {"patience": 1, "mode": "max", "min_lr": 0.01, "factor": 0.3},
+    {"patience": 0, "mode": "max", "threshold_mode": "abs", "factor": 0.001, "eps": 1e-3},
+]
+
+
+@pytest.mark.parametrize("options", PLATEAUS, ids=str)
+def test_rates_after_plateaus_agree(options: dict[str, Any]) -> None:
+    optimizer = optim.SGD([wg.Value(1.0)], lr=0.2)
+    torch_optimizer = torch.optim.SGD([torch.tensor(1.0, requires_grad=True)], lr=0.2)
+    schedule, torch_schedule = (
+        optim.ReduceLROnPlateau(optimizer, **options),
+        R.ReduceLROnPlateau(torch_optimizer, **options),
+    )
+    rates, torch_rates = [], []
+    for loss in LOSSES_OF_EPOCHS:
+        schedule.step(loss)
+        torch_schedule.step(loss)
+        rates.append(optimizer.groups[0].settings["lr"])
+        torch_rates.append(torch_optimizer.param_groups[0]["lr"])
+
+    assert_close(np.array(rates), np.array(torch_rates), "rates")
+    assert len(set(rates)) > 1
+
+
+@pytest.mark.parametrize("decay", [None, 0.7])
+def test_averaged_models_agree(decay: float | None) -> None:
+    model, torch_model = make_networks()
+    averaged = nn.AveragedModel(model, decay)
+    mean = None if decay is None else torch.optim.swa_utils.get_ema_multi_avg_fn(decay)
+    torch_averaged = torch.optim.swa_utils.AveragedModel(torch_model, multi_avg_fn=mean)
+    train_ours(model, optim.SGD(model.parameters(), 0.1), lambda: averaged.update_parameters(model))
+    train_torch(
+        torch_model,
+        torch.optim.SGD(torch_model.parameters(), 0.1),
+        lambda: torch_averaged.update_parameters(torch_model),
+    )
+
+    assert_all_close(averaged.state_dict(), torch_averaged.state_dict())
+
+
 @pytest.mark.parametrize("limit", [0.01, 100.0])
 def test_clipping_agrees(limit: float) -> None:
     model, torch_model = make_networks()
@@ -765,3 +910,98 @@ def test_clipping_agrees(limit: float) -> None:
         {name: value.grad for name, value in model.parameters().items()},
         {name: tensor.grad for name, tensor in torch_model.named_parameters()},
     )
+
+
+MADE = [layer.ours(np.random.default_rng(0)) for layer in CASES]
+LAYERS = [value for value in vars(nn).values() if isinstance(value, type) and issubclass(value, nn.Module)]
+
+
+@pytest.mark.parametrize(
+    "layer", [layer for layer in LAYERS if layer is not nn.Module], ids=lambda layer: layer.__name__
+)
+def test_every_layer_is_compared(layer: type[nn.Module]) -> None:
+    assert layer in map(type, MADE)
+
+
+@pytest.mark.parametrize("loss", [name for name in nn.__all__ if name in vars(nn.losses)])
+def test_every_loss_is_compared(loss: str) -> None:
+    assert loss in [ours.__name__ for ours, *_ in LOSSES.values()]
+
+
+def list_classes(base: type) -> list[Any]:
+    classes = [value for value in vars(optim).values() if isinstance(value, type) and issubclass(value, base)]
+    return [value for value in classes if value is not base]
+
+
+@pytest.mark.parametrize("optimizer", list_classes(optim.Optimizer), ids=lambda optimizer: optimizer.__name__)
+def test_every_optimizer_is_compared(optimizer: type[optim.Optimizer]) -> None:
+    assert optimizer in [optim.LBFGS, *(ours for ours, *_ in OPTIMIZERS.values())]
+
+
+@pytest.mark.parametrize("schedule", list_classes(optim.Schedule), ids=lambda schedule: schedule.__name__)
+def test_every_schedule_is_compared(schedule: type[optim.Schedule]) -> None:
+    assert schedule in [type(ours(None)) for ours, _ in SCHEDULES.values()]
+
+
+EXCHANGED: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] = {
+    **OPTIMIZERS,
+    "lbfgs": (optim.LBFGS, torch.optim.LBFGS, {"lr": 0.3, "max_iter": 2, "history_size": 3}),
+    "lbfgs wolfe": (optim.LBFGS, torch.optim.LBFGS, {"line_search_fn": "strong_wolfe", "max_iter": 2}),
+}
+
+
+def train_by_closures(model: Any, optimizer: Any, measure: Callable[..., Any], convert: Callable[[Any], Any]) -> None:
+    """Take ten steps; all optimisers but LBFGS compute the closure once."""
+    for seed in range(STEPS):
+        x, y = map(convert, draw_batch(seed))
+
+        def closure(x: Any = x, y: Any = y) -> Any:
+            optimizer.zero_grad()
+            loss = measure(model(x), y)
+            loss.backward()
+            return loss
+
+        if type(optimizer).__name__ == "LBFGS":
+            optimizer.step(closure)
+        else:
+            closure()
+            optimizer.step()
+
+
+def move_weights(source: Any, target: Any, convert: Callable[[Any], Any]) -> None:
+    target.load_state_dict({name: convert(array) for name, array in source.state_dict().items()})
+
+
+@pytest.mark.parametrize("name", EXCHANGED)
+def test_states_of_optimizers_are_exchanged_both_ways(name: str) -> None:
+    """Ten steps, then ten by the other library from the state of the first, are twenty steps of one library."""
+    ours, theirs, options = EXCHANGED[name]
+    model, torch_model = make_networks()
+    optimizer, torch_optimizer = ours(model.parameters(), **options), theirs(torch_model.parameters(), **options)
+    train_by_closures(model, optimizer, nn.mse_loss, np.asarray)
+    train_by_closures(torch_model, torch_optimizer, F.mse_loss, torch.tensor)
+    (model_2, torch_model_2) = make_networks()
+    optimizer_2, torch_optimizer_2 = ours(model_2.parameters(), 0.7), theirs(torch_model_2.parameters(), 0.7)
+    move_weights(torch_model, model_2, lambda tensor: tensor.numpy())
+    move_weights(model, torch_model_2, torch.tensor)
+    optimizer_2.load_torch_state_dict(torch_optimizer.state_dict())
+    torch_optimizer_2.load_state_dict(optimizer.torch_state_dict(torch.tensor))
+    train_by_closures(torch_model, torch_optimizer, F.mse_loss, torch.tensor)
+    train_by_closures(model_2, optimizer_2, nn.mse_loss, np.asarray)
+    train_by_closures(torch_model_2, torch_optimizer_2, F.mse_loss, torch.tensor)
+
+    assert_all_close(model_2.state_dict(), torch_model.state_dict())
+    assert_all_close(torch_model_2.state_dict(), torch_model.state_dict())
+
+
+@pytest.mark.parametrize("name", EXCHANGED)
+def test_the_state_of_an_optimizer_before_its_first_step_is_exchanged(name: str) -> None:
+    ours, theirs, options = EXCHANGED[name]
+    model, torch_model = make_networks()
+    optimizer, torch_optimizer = ours(model.parameters(), 0.7), theirs(torch_model.parameters(), 0.7)
+    optimizer.load_torch_state_dict(theirs(torch_model.parameters(), **options).state_dict())
+    torch_optimizer.load_state_dict(ours(model.parameters(), **options).torch_state_dict(torch.tensor))
+    train_by_closures(model, optimizer, nn.mse_loss, np.asarray)
+    train_by_closures(torch_model, torch_optimizer, F.mse_loss, torch.tensor)
+
+    assert_all_close(model.state_dict(), torch_model.state_dict())

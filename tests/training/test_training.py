@@ -13,7 +13,13 @@ import pytest
 import wiregrad as wg
 from wiregrad import nn, optim
 from wiregrad.errors import FileFormatError, InputError, NonFiniteError, ShapeError, StateError
-from wiregrad.training import TrainingRun, decode_generator_state, encode_generator_state, read_checkpoint
+from wiregrad.training import (
+    ProgressBar,
+    TrainingRun,
+    decode_generator_state,
+    encode_generator_state,
+    read_checkpoint,
+)
 
 from ..support.small_training import SmallTraining
 
@@ -255,7 +261,33 @@ def test_the_progress_bar_is_quiet_without_a_terminal(
 
     assert quiet.out == quiet.err == ""
     assert terminal.getvalue().startswith("\repoch 1/1 [##")
+    assert "\repoch 1/1 [########################] loss " in terminal.getvalue()
     assert terminal.getvalue().endswith("\n")
+
+
+def test_the_progress_bar_ends_its_line_before_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with pytest.raises(InterruptError):
+        SmallTraining().train(epochs=1, loss=stop_after(2), progress=True)
+
+    assert terminal.getvalue().endswith(" \n")
+
+
+@pytest.mark.parametrize(
+    ("run", "seconds", "line"),
+    [
+        (TrainingRun(batch=1, loss_sum=6.0, examples_done=3), None, "epoch 1/3 [######..................] loss 2"),
+        (
+            TrainingRun(1, 2, {"loss": [3.0], "validation_loss": [4.0]}, loss_sum=6.0, examples_done=3),
+            75.2,
+            "epoch 2/3 [############............] 0:01:15 left  loss 2  validation_loss 4",
+        ),
+        (TrainingRun(3, 0, {"loss": [3.0, 2.0, 1.5]}), 0.0, "epoch 3/3 [########################] loss 1.5"),
+    ],
+)
+def test_the_progress_bar_shows_losses_and_the_time_left(run: TrainingRun, seconds: float | None, line: str) -> None:
+    assert ProgressBar(3, 4, shown=True).write_line(run, seconds) == line
 
 
 @pytest.mark.parametrize(
@@ -449,3 +481,43 @@ def test_a_compiled_training_stops_with_the_layer_and_the_line() -> None:
         )
 
     assert all(np.array_equal(before[name], array) for name, array in model.state_dict().items())
+
+
+def test_batches_have_every_example_once() -> None:
+    x, y = np.arange(10), np.arange(10) * 2
+    batches = list(wg.draw_batches((x, y), 4, rng=np.random.default_rng(0)))
+
+    assert [len(part) for part, _ in batches] == [4, 4, 2]
+    assert sorted(np.concatenate([part for part, _ in batches]).tolist()) == x.tolist()
+    assert all(np.array_equal(b, 2 * a) for a, b in batches)
+
+
+@pytest.mark.parametrize(("drop_last", "lengths"), [(False, [4, 4, 2]), (True, [4, 4])])
+def test_batches_without_a_generator_are_in_order(drop_last: bool, lengths: list[int]) -> None:
+    batches = [part for (part,) in wg.draw_batches(np.arange(10), 4, drop_last=drop_last)]
+
+    assert [len(part) for part in batches] == lengths
+    assert np.concatenate(batches).tolist() == list(range(sum(lengths)))
+
+
+def test_the_order_of_batches_is_drawn_at_once() -> None:
+    rng, other = np.random.default_rng(0), np.random.default_rng(0)
+    batches = wg.draw_batches(np.arange(10), 4, rng=rng)
+    other.permutation(10)
+
+    assert rng.random() == other.random()
+    assert len(list(batches)) == 3
+
+
+def test_a_schedule_that_looks_at_the_loss_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    def train(epochs: int, checkpoint: Path | None = None) -> tuple[Any, dict[str, float]]:
+        training = SmallTraining()
+        schedule = optim.ReduceLROnPlateau(training.optimizer, patience=0, threshold=0.5)
+        run = training.train(epochs=epochs, schedule=schedule, checkpoint=checkpoint)
+        return run.history, {**training.optimizer.list_rates(), **schedule.state_dict()}
+
+    train(3, tmp_path / "plateau.wgt")
+    history, state = train(8, tmp_path / "plateau.wgt")
+
+    assert (history, state) == train(8)
+    assert state["groups.0.lr"] < SmallTraining().optimizer.list_rates()["groups.0.lr"]

@@ -8,33 +8,46 @@ numbers in forty lines, to be read first by whoever learns how networks are trai
 Optimisers are in `wiregrad.optim`.
 """
 
+from typing import TYPE_CHECKING
+
 from wiregrad.nn import initialisers, scalar
 from wiregrad.nn.layers import (
     ELU,
     GELU,
+    SELU,
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
     AvgPool1d,
     AvgPool2d,
     BatchNorm1d,
     BatchNorm2d,
     Conv1d,
     Conv2d,
+    ConvTranspose1d,
+    ConvTranspose2d,
     Dropout,
     Embedding,
     Flatten,
+    GroupNorm,
     Identity,
     LayerNorm,
     LeakyReLU,
     Linear,
+    LogSigmoid,
     LogSoftmax,
     MaxPool1d,
     MaxPool2d,
+    Mish,
+    PReLU,
     ReLU,
+    ReLU6,
     RMSNorm,
     Sigmoid,
     SiLU,
     Softmax,
     Softplus,
     Tanh,
+    Unflatten,
 )
 from wiregrad.nn.losses import (
     binary_cross_entropy,
@@ -46,8 +59,10 @@ from wiregrad.nn.losses import (
     l1_loss,
     mse_loss,
     multi_margin_loss,
+    nll_loss,
+    smooth_l1_loss,
 )
-from wiregrad.nn.module import Module, Sequential, call_with, load_arrays, save_arrays
+from wiregrad.nn.module import AveragedModel, Module, Sequential, call_with, load_arrays, save_arrays
 from wiregrad.nn.recurrent_and_attention import GRU, LSTM, RNN, MultiheadAttention, TransformerBlock
 
 __all__ = [
@@ -56,26 +71,37 @@ __all__ = [
     "GRU",
     "LSTM",
     "RNN",
+    "SELU",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AveragedModel",
     "AvgPool1d",
     "AvgPool2d",
     "BatchNorm1d",
     "BatchNorm2d",
     "Conv1d",
     "Conv2d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
     "Dropout",
     "Embedding",
     "Flatten",
+    "GroupNorm",
     "Identity",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
+    "LogSigmoid",
     "LogSoftmax",
     "MaxPool1d",
     "MaxPool2d",
+    "Mish",
     "Module",
     "MultiheadAttention",
+    "PReLU",
     "RMSNorm",
     "ReLU",
+    "ReLU6",
     "Sequential",
     "SiLU",
     "Sigmoid",
@@ -83,6 +109,7 @@ __all__ = [
     "Softplus",
     "Tanh",
     "TransformerBlock",
+    "Unflatten",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "call_with",
@@ -95,6 +122,35 @@ __all__ = [
     "load_arrays",
     "mse_loss",
     "multi_margin_loss",
+    "nll_loss",
     "save_arrays",
     "scalar",
+    "smooth_l1_loss",
 ]
+
+NAMES_IN_PYTORCH = {
+    "Parameter": "a parameter is wg.Value(array)",
+    "ModuleList": "an attribute may be a list of modules",
+    "ModuleDict": "an attribute may be a dict of modules",
+    "TransformerEncoderLayer": "write TransformerBlock",
+    "functional": "losses are in nn itself, and functions such as wg.relu in wiregrad",
+    "init": "write nn.initialisers",
+    "utils": "write optim.clip_grad_norm and optim.clip_grad_value",
+    "CrossEntropyLoss": "the loss is a function, nn.cross_entropy",
+    "NLLLoss": "the loss is a function, nn.nll_loss",
+    "MSELoss": "the loss is a function, nn.mse_loss",
+    "L1Loss": "the loss is a function, nn.l1_loss",
+    "SmoothL1Loss": "the loss is a function, nn.smooth_l1_loss",
+    "HuberLoss": "the loss is a function, nn.huber_loss",
+    "BCELoss": "the loss is a function, nn.binary_cross_entropy",
+    "BCEWithLogitsLoss": "the loss is a function, nn.binary_cross_entropy_with_logits",
+    "KLDivLoss": "the loss is a function, nn.kl_div",
+    "MultiMarginLoss": "the loss is a function, nn.multi_margin_loss",
+}
+"""What `torch.nn` has under another name, and what to write instead."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        hint = f"; {NAMES_IN_PYTORCH[name]}" if name in NAMES_IN_PYTORCH else ""
+        raise AttributeError(f"wiregrad.nn has no {name!r}{hint}", name=name)

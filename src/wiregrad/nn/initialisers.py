@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.errors import InputError, ShapeError
+from wiregrad.errors import InputError, ShapeError, short_repr
 
 GAINS = {
     **dict.fromkeys(("linear", "conv1d", "conv2d", "sigmoid"), 1.0),
@@ -50,12 +50,19 @@ def count_fans(shape: Shape) -> tuple[int, int]:
 
 def uniform(shape: Shape, rng: Generator, low: float = 0.0, high: float = 1.0) -> NDArray[Any]:
     """Return numbers that are equally likely between two bounds."""
+    _check_generator(rng)
     return rng.uniform(low, high, shape)
 
 
 def normal(shape: Shape, rng: Generator, mean: float = 0.0, std: float = 1.0) -> NDArray[Any]:
     """Return numbers of a normal distribution."""
+    _check_generator(rng)
     return rng.normal(mean, std, shape)
+
+
+def _check_generator(rng: object) -> None:
+    if not isinstance(rng, Generator):
+        raise InputError(f"rng is a random generator, np.random.default_rng(seed); got {short_repr(rng)}")
 
 
 def xavier_uniform(shape: Shape, rng: Generator, gain: float = 1.0) -> NDArray[Any]:
@@ -96,7 +103,7 @@ def orthogonal(shape: Shape, rng: Generator, gain: float = 1.0) -> NDArray[Any]:
     if len(shape) < 2:
         raise ShapeError(f"a weight needs 2 axes or more (out, in, ...); got {shape}")
     rows, columns = shape[0], math.prod(shape[1:])
-    q, r = np.linalg.qr(rng.normal(size=(max(rows, columns), min(rows, columns))))
+    q, r = np.linalg.qr(normal((max(rows, columns), min(rows, columns)), rng))
     # Without these signs some rotations would be more likely than others.
     q = q * np.sign(np.diag(r))
     return gain * (q if rows >= columns else q.T).reshape(shape)

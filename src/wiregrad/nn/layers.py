@@ -7,19 +7,19 @@ Every layer says which of its parameters does not fit an input, with both shapes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 import wiregrad as wg
-from wiregrad.errors import DomainError, IndexingError, InputError, ShapeError
+from wiregrad.errors import DomainError, IndexingError, InputError, ShapeError, short_repr
 from wiregrad.nn.initialisers import Generator, count_fans, kaiming_uniform, normal, uniform
 from wiregrad.nn.module import EmptyArray, Module
 
 
-def as_array(x: Any) -> Any:
+def as_array(x: object) -> Any:
     """Return a recorded value or an array as it is, and a list as an array."""
     return x if isinstance(x, wg.Value) else np.asarray(x)
 
@@ -55,6 +55,15 @@ def check_axis(layer: Module, x: Any, axis: int, count: int, parameter: Any, nam
         )
 
 
+def check_sizes(layer: Module, **sizes: object) -> None:
+    """Raise an error unless the sizes of a new layer are whole numbers of at least 1."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+            raise InputError(
+                f"{type(layer).__name__}: {name} must be a whole number of at least 1; got {short_repr(size)}"
+            )
+
+
 class Linear(Module):
     """Multiply vectors (..., in) by a matrix (out, in) and add a bias.
 
@@ -70,6 +79,7 @@ class Linear(Module):
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, *, rng: Generator, dtype: DTypeLike = float
     ) -> None:
+        check_sizes(self, in_features=in_features, out_features=out_features)
         self.in_features = in_features
         self.out_features = out_features
         self.weight = make_parameter(kaiming_uniform((out_features, in_features), rng, math.sqrt(5.0)), dtype)
@@ -92,8 +102,23 @@ def _draw_bias(count: int, fan_in: int, rng: Generator, dtype: DTypeLike) -> Any
     return make_parameter(uniform((count,), rng, -bound, bound), dtype)
 
 
+PADDING_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+"""What NumPy calls PyTorch's ways to continue an input beyond its border."""
+
+
+def _expand_setting(setting: int | Sequence[int], rank: int, name: str) -> tuple[int, ...]:
+    """Return a setting, which may be one number for all axes, as one number for each axis."""
+    numbers = (setting,) * rank if isinstance(setting, int | np.integer) else tuple(setting)
+    if len(numbers) != rank:
+        raise InputError(f"{name} is one number, or {rank}; got {setting}")
+    return numbers
+
+
 class Convolution(Module):
-    """What convolutions along one and two axes share: kernels (out, in / groups, ...) slide over the input."""
+    """What convolutions along one and two axes share: kernels (out, in / groups, ...) slide over the input.
+
+    `padding_mode` says how the input goes on beyond its border: "zeros", "reflect", "replicate" or "circular".
+    """
 
     rank: int
     convolve: Callable[..., Any]
@@ -108,44 +133,90 @@ class Convolution(Module):
         dilation: int | tuple[int, ...] = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
         *,
         rng: Generator,
         dtype: DTypeLike = float,
     ) -> None:
+        self._set_channels(in_channels, out_channels, kernel_size, groups)
+        if padding_mode not in PADDING_MODES:
+            raise InputError(f"padding_mode is one of {', '.join(PADDING_MODES)}; got {padding_mode!r}")
+        if isinstance(padding, str) and padding not in ("same", "valid"):
+            raise InputError(f"padding is numbers, 'same' or 'valid'; got {padding!r}")
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
+        self.padding_mode = padding_mode
+        self._draw_weights((out_channels, in_channels // groups, *self.kernel_size), bias, rng, dtype)
+
+    def _set_channels(
+        self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, ...], groups: int
+    ) -> None:
+        check_sizes(self, in_channels=in_channels, out_channels=out_channels, groups=groups)
         if in_channels % groups or out_channels % groups:
             raise InputError(
                 f"groups must divide in_channels and out_channels; got {groups}, {in_channels} and {out_channels}"
             )
-        size = (kernel_size,) * self.rank if isinstance(kernel_size, int) else tuple(kernel_size)
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = size
-        self.stride = stride
-        self.padding = padding
-        self.dilation = dilation
+        self.kernel_size = _expand_setting(kernel_size, self.rank, "kernel_size")
         self.groups = groups
-        shape = (out_channels, in_channels // groups, *size)
+
+    def _draw_weights(self, shape: tuple[int, ...], bias: bool, rng: Generator, dtype: DTypeLike) -> None:
         self.weight = make_parameter(kaiming_uniform(shape, rng, math.sqrt(5.0)), dtype)
-        self.bias = _draw_bias(out_channels, count_fans(shape)[0], rng, dtype) if bias else None
+        self.bias = _draw_bias(self.out_channels, count_fans(shape)[0], rng, dtype) if bias else None
 
     def forward(self, x: Any) -> Any:
         """Return one channel of outputs for each kernel."""
         x = as_array(x)
+        self._check_input(x)
+        widths = self._list_widths()
+        check_windows(self, x, self.kernel_size, widths, _expand_setting(self.dilation, self.rank, "dilation"))
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            x = wg.pad(x, [(0, 0)] * (x.ndim - self.rank) + widths, mode=PADDING_MODES[self.padding_mode])
+            padding = 0
+        convolve = type(self).convolve
+        return convolve(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+    def _check_input(self, x: Any) -> None:
         check_dtype(self, x, self.weight)
         if x.ndim not in (self.rank + 1, self.rank + 2):
             raise ShapeError(
                 f"{self.describe()}: the input needs {self.rank + 2} axes (batch, channels, ...), or {self.rank + 1} "
                 f"without a batch, for weight of shape {self.weight.shape}; got {x.shape}"
             )
-        check_axis(self, x, -1 - self.rank, self.in_channels, self.weight)
-        convolve = type(self).convolve
-        return convolve(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        check_axis(self, x, x.ndim - 1 - self.rank, self.in_channels, self.weight)
+
+    def _list_widths(self) -> list[tuple[int, int]]:
+        """Return the padding before and after each axis."""
+        if isinstance(self.padding, str):
+            spread = zip(self.kernel_size, _expand_setting(self.dilation, self.rank, "dilation"), strict=True)
+            totals = [0 if self.padding == "valid" else d * (n - 1) for n, d in spread]
+            return [(n // 2, n - n // 2) for n in totals]
+        return [(n, n) for n in _expand_setting(self.padding, self.rank, "padding")]
 
     def extra_repr(self) -> str:
         """Return the settings that `repr` shows."""
+        usual = {"padding_mode": "zeros", "dilation": 1, "groups": 1}
+        changed = [f", {name}={getattr(self, name)!r}" for name, value in usual.items() if getattr(self, name) != value]
         return (
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"padding={self.padding!r}, bias={self.bias is not None}"
+            f"padding={self.padding!r}, bias={self.bias is not None}{''.join(changed)}"
+        )
+
+
+def check_windows(
+    layer: Module, x: Any, size: Sequence[int], widths: Sequence[tuple[int, int]], dilation: Sequence[int]
+) -> None:
+    """Raise an error unless a window fits into an input with its padding."""
+    lengths = [n + sum(around) for n, around in zip(x.shape[-len(size) :], widths, strict=True)]
+    reach = [d * (n - 1) + 1 for n, d in zip(size, dilation, strict=True)]
+    if any(n < k for n, k in zip(lengths, reach, strict=True)):
+        padded = f", {tuple(lengths)} with its padding" if any(map(any, widths)) else ""
+        raise ShapeError(
+            f"{layer.describe()}: the input has shape {x.shape}{padded}; a window needs {tuple(reach)} along its "
+            "last axes"
         )
 
 
@@ -169,6 +240,62 @@ class Conv2d(Convolution):
 
     rank = 2
     convolve = staticmethod(wg.conv2d)
+
+
+class TransposedConvolution(Convolution):
+    """What transposed convolutions share: kernels (in, out / groups, ...) scaled by each number, and added up."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...],
+        stride: int | tuple[int, ...] = 1,
+        padding: int | tuple[int, ...] = 0,
+        output_padding: int | tuple[int, ...] = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: int | tuple[int, ...] = 1,
+        *,
+        rng: Generator,
+        dtype: DTypeLike = float,
+    ) -> None:
+        self._set_channels(in_channels, out_channels, kernel_size, groups)
+        self.stride = stride
+        self.padding = padding
+        self.output_padding = output_padding
+        self.dilation = dilation
+        self.padding_mode = "zeros"
+        self._draw_weights((in_channels, out_channels // groups, *self.kernel_size), bias, rng, dtype)
+
+    def forward(self, x: Any) -> Any:
+        """Return a larger input: what the convolution with these kernels would send back."""
+        x = as_array(x)
+        self._check_input(x)
+        settings = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
+        return type(self).convolve(x, self.weight, self.bias, *settings)
+
+
+class ConvTranspose1d(TransposedConvolution):
+    """Make signals longer: the transpose of `Conv1d`.
+
+    >>> ConvTranspose1d(2, 3, 4, stride=2, padding=1, rng=np.random.default_rng(0))(np.zeros((4, 2, 8))).shape
+    (4, 3, 16)
+    """
+
+    rank = 1
+    convolve = staticmethod(wg.conv_transpose1d)
+
+
+class ConvTranspose2d(TransposedConvolution):
+    """Make images larger: the transpose of `Conv2d`.
+
+    >>> ConvTranspose2d(8, 1, 2, stride=2, rng=np.random.default_rng(0))(np.zeros((4, 8, 7, 7))).shape
+    (4, 1, 14, 14)
+    """
+
+    rank = 2
+    convolve = staticmethod(wg.conv_transpose2d)
 
 
 class Pooling(Module):
@@ -199,6 +326,11 @@ class Pooling(Module):
                 f"{self.describe()}: the input needs {self.rank + 2} axes (batch, channels, ...), or {self.rank + 1} "
                 f"without a batch; got {x.shape}"
             )
+        size = _expand_setting(self.kernel_size, self.rank, "kernel_size")
+        dilation = _expand_setting(self.settings.get("dilation", 1), self.rank, "dilation")
+        if not self.settings.get("ceil_mode"):
+            widths = [(n, n) for n in _expand_setting(self.padding, self.rank, "padding")]
+            check_windows(self, x, size, widths, dilation)
         return type(self).pool(x, self.kernel_size, self.stride, self.padding, **self.settings)
 
     def extra_repr(self) -> str:
@@ -244,6 +376,70 @@ class AvgPool2d(Pooling):
     options = ("ceil_mode", "count_include_pad")
 
 
+class AdaptivePooling(Module):
+    """What pools of a given number of outputs share: windows begin and end at equal shares of the input."""
+
+    rank: int
+    pool: Callable[..., Any]
+
+    def __init__(self, output_size: int | tuple[int, ...]) -> None:
+        self.output_size = _expand_setting(output_size, self.rank, "output_size")
+        check_sizes(self, **{f"output_size[{k}]": size for k, size in enumerate(self.output_size)})
+
+    def forward(self, x: Any) -> Any:
+        """Return the mean of each window."""
+        x = as_array(x)
+        if x.ndim not in (self.rank + 1, self.rank + 2) or 0 in x.shape[-self.rank :]:
+            raise ShapeError(
+                f"{self.describe()}: the input needs {self.rank + 2} axes (batch, channels, ...), or {self.rank + 1} "
+                f"without a batch, the last {self.rank} of them not empty; got {x.shape}"
+            )
+        lengths = x.shape[-self.rank :]
+        pairs = list(zip(lengths, self.output_size, strict=True))
+        if not any(length % count for length, count in pairs):
+            return type(self).pool(x, tuple(length // count for length, count in pairs))
+        x = x @ _average_shares(*pairs[-1], x.dtype)
+        return wg.swapaxes(wg.swapaxes(x, -1, -2) @ _average_shares(*pairs[0], x.dtype), -1, -2) if pairs[1:] else x
+
+    def extra_repr(self) -> str:
+        """Return the settings that `repr` shows."""
+        return f"output_size={self.output_size}"
+
+
+def _average_shares(length: int, count: int, dtype: DTypeLike) -> NDArray[Any]:
+    """Return the matrix that takes means of shares of an axis, which overlap where they begin between two numbers."""
+    matrix = np.zeros((length, count), dtype)
+    for k in range(count):
+        share = slice(k * length // count, -(-(k + 1) * length // count))
+        matrix[share, k] = 1.0 / (share.stop - share.start)
+    return matrix
+
+
+class AdaptiveAvgPool1d(AdaptivePooling):
+    """Take means of signals of any length, so that a given number is left.
+
+    >>> AdaptiveAvgPool1d(2)(np.arange(10.0).reshape(1, 2, 5))
+    array([[[1., 3.],
+            [6., 8.]]])
+    """
+
+    rank = 1
+    pool = staticmethod(wg.avg_pool1d)
+
+
+class AdaptiveAvgPool2d(AdaptivePooling):
+    """Take means of images of any size, so that a given size is left; 1 is the mean of each channel.
+
+    >>> AdaptiveAvgPool2d(1)(np.arange(8.0).reshape(2, 2, 2))
+    array([[[1.5]],
+    <BLANKLINE>
+           [[5.5]]])
+    """
+
+    rank = 2
+    pool = staticmethod(wg.avg_pool2d)
+
+
 class BatchNorm(Module):
     """What batch normalization along one and two axes shares.
 
@@ -267,6 +463,7 @@ class BatchNorm(Module):
         *,
         dtype: DTypeLike = float,
     ) -> None:
+        check_sizes(self, num_features=num_features)
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
@@ -387,6 +584,44 @@ class LayerNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.weight is not None}"
 
 
+class GroupNorm(Module):
+    """Shift and scale groups of channels of each example to mean 0 and variance 1, then each channel.
+
+    >>> GroupNorm(1, 2)(np.array([[1.0, 3.0]])).data.round(4).tolist()
+    [[-1.0, 1.0]]
+    """
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, *, dtype: DTypeLike = float
+    ) -> None:
+        check_sizes(self, num_groups=num_groups, num_channels=num_channels)
+        if num_channels % num_groups:
+            raise InputError(f"num_groups must divide num_channels; got {num_groups} and {num_channels}")
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.weight = make_parameter(np.ones(num_channels), dtype) if affine else None
+        self.bias = make_parameter(np.zeros(num_channels), dtype) if affine else None
+
+    def forward(self, x: Any) -> Any:
+        """Return the input (batch, channels, ...), normalized group by group."""
+        x = as_array(x)
+        weight = np.empty(self.num_channels, x.dtype) if self.weight is None else self.weight
+        check_dtype(self, x, weight)
+        check_axis(self, x, 1, self.num_channels, weight)
+        size = math.prod(x.shape[1:]) // self.num_groups
+        rows = wg.reshape(x, (x.shape[0], self.num_groups, size))
+        y = wg.reshape(wg.layer_norm(rows, (size,), None, None, self.eps), x.shape)
+        if self.weight is None or self.bias is None:
+            return y
+        across = (self.num_channels,) + (1,) * (x.ndim - 2)
+        return y * wg.reshape(self.weight, across) + wg.reshape(self.bias, across)
+
+    def extra_repr(self) -> str:
+        """Return the settings that `repr` shows."""
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.weight is not None}"
+
+
 class RMSNorm(Module):
     """Divide the numbers along the last axes by the root of their mean square, then scale them by weight.
 
@@ -504,6 +739,7 @@ class Embedding(Module):
         """With `padding_idx`, that row is 0 at first and has no gradient, so that it stays as it is."""
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise InputError(f"padding_idx is one of {num_embeddings} rows; got {padding_idx}")
+        check_sizes(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
@@ -561,6 +797,35 @@ class Flatten(Module):
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
+class Unflatten(Module):
+    """Divide an axis into several; one of their lengths may be -1.
+
+    >>> Unflatten(1, (3, -1))(np.zeros((4, 6))).shape
+    (4, 3, 2)
+    """
+
+    def __init__(self, dim: int, unflattened_size: tuple[int, ...]) -> None:
+        self.dim = dim
+        self.unflattened_size = tuple(unflattened_size)
+
+    def forward(self, x: Any) -> Any:
+        """Return the input with more axes."""
+        x = as_array(x)
+        if not -x.ndim <= self.dim < x.ndim:
+            raise ShapeError(f"{self.describe()}: the input needs an axis {self.dim}; got shape {x.shape}")
+        dim = self.dim % x.ndim
+        known = math.prod(n for n in self.unflattened_size if n != -1)
+        if x.shape[dim] % max(known, 1) or (-1 not in self.unflattened_size and x.shape[dim] != known):
+            raise ShapeError(
+                f"{self.describe()}: axis {dim} of an input of shape {x.shape} cannot be {self.unflattened_size}"
+            )
+        return wg.reshape(x, (*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :]))
+
+    def extra_repr(self) -> str:
+        """Return the settings that `repr` shows."""
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
 class Identity(Module):
     """Return the input."""
 
@@ -609,6 +874,41 @@ class Softplus(Activation):
     function = staticmethod(wg.softplus)
 
 
+class ReLU6(Activation):
+    """The number between 0 and 6, else the bound."""
+
+    function = staticmethod(wg.relu6)
+
+
+class LogSigmoid(Activation):
+    """The logarithm of the sigmoid."""
+
+    function = staticmethod(wg.log_expit)
+
+
+class PReLU(Module):
+    """The number where it is positive, else the number times a slope that is learned: one, or one for each channel."""
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: DTypeLike = float) -> None:
+        check_sizes(self, num_parameters=num_parameters)
+        self.num_parameters = num_parameters
+        self.weight = make_parameter(np.full(num_parameters, init), dtype)
+
+    def forward(self, x: Any) -> Any:
+        """Return the function of every number of the input (batch, channels, ...)."""
+        x = as_array(x)
+        check_dtype(self, x, self.weight)
+        slope = self.weight
+        if self.num_parameters > 1:
+            check_axis(self, x, 1, self.num_parameters, self.weight)
+            slope = wg.reshape(slope, (self.num_parameters,) + (1,) * (x.ndim - 2))
+        return wg.where(x > 0.0, x, slope * x)
+
+    def extra_repr(self) -> str:
+        """Return the settings that `repr` shows."""
+        return f"num_parameters={self.num_parameters}"
+
+
 class LeakyReLU(Module):
     """The number where it is positive, else the number times a slope."""
 
@@ -639,6 +939,28 @@ class ELU(Module):
     def extra_repr(self) -> str:
         """Return the settings that `repr` shows."""
         return f"alpha={self.alpha}"
+
+
+class SELU(Activation):
+    """An ELU whose slope and bound keep mean 0 and variance 1 from layer to layer."""
+
+    @staticmethod
+    def function(x: Any) -> Any:
+        """Return the function of every number of the input."""
+        return SELU_SCALE * wg.where(x > 0.0, x, SELU_ALPHA * wg.expm1(wg.minimum(x, 0.0)))
+
+
+SELU_ALPHA = 1.6732632423543772
+SELU_SCALE = 1.0507009873554805
+
+
+class Mish(Activation):
+    """The number times the hyperbolic tangent of its softplus."""
+
+    @staticmethod
+    def function(x: Any) -> Any:
+        """Return the function of every number of the input."""
+        return x * wg.tanh(wg.softplus(x))
 
 
 class GELU(Module):

@@ -15,16 +15,31 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Self, TypeGuard
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 import wiregrad as wg
-from wiregrad.errors import InputError, StateError
+from wiregrad.errors import InputError, StateError, short_repr
 
 MAX_LISTED_NAMES = 20
 """Maximum number of names of each kind that an error about a state lists."""
+
+
+NAMES_IN_PYTORCH = {
+    "named_parameters": "parameters() is a dict from names to values",
+    "named_modules": "modules() is a dict from names to modules",
+    "named_buffers": "buffers() is a dict from names to arrays",
+    "children": "parts() yields what the module holds",
+    "register_parameter": "set an attribute to a wg.Value",
+    "requires_grad_": "an optimiser changes only the parameters that it is given",
+    **dict.fromkeys(("to", "float", "double", "half"), "astype(np.float32) converts a model"),
+    **dict.fromkeys(("cpu", "cuda"), "networks are computed on the processor"),
+    "apply": "loop over modules().values()",
+}
+"""Methods of PyTorch's modules that are missing here, and what to write instead."""
 
 
 class ModulePart(NamedTuple):
@@ -139,11 +154,17 @@ class Module:
         elif is_parameter(part):
             part.name = _write_subscripts(path if path[0].isalpha() else f"layers.{path}")
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            hint = f"; {NAMES_IN_PYTORCH[name]}" if name in NAMES_IN_PYTORCH else ""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}", name=name, obj=self)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute; a class of yours defines it."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call `forward`; the nodes that it records are a group, named after the module."""
         if not self._group:
             return self.forward(*args, **kwargs)
@@ -170,35 +191,48 @@ class Module:
         for name, value in vars(self).items():
             if name in self._buffers:
                 yield ModulePart(name, value, "buffer")
-                continue
-            held = self._held is not None and name in self._held
-            for path, part in _flatten(name, value):
-                if isinstance(part, Module):
-                    yield ModulePart(path, part, "module")
-                elif held or is_parameter(part):
-                    yield ModulePart(path, part, "parameter")
+            elif isinstance(value, Module):
+                yield ModulePart(name, value, "module")
+            elif isinstance(value, dict | list | tuple) or is_parameter(value) or self._holds(name):
+                yield from self._find_parts(name, value)
+
+    def _find_parts(self, name: str, value: object) -> Iterator[ModulePart]:
+        """Yield the parameters and modules of an attribute."""
+        for path, part in _flatten(name, value):
+            if isinstance(part, Module):
+                yield ModulePart(path, part, "module")
+            elif is_parameter(part) or self._holds(name):
+                yield ModulePart(path, part, "parameter")
+
+    def _holds(self, name: str) -> bool:
+        return self._held is not None and name in self._held
+
+    def walk(self, path: str = "") -> Iterator[tuple[str, Module, list[ModulePart]]]:
+        """Yield this module and all modules inside it, each with its path and its parts."""
+        parts = list(self.parts())
+        yield path, self, parts
+        for part in parts:
+            if part.kind == "module":
+                yield from part.value.walk(_join_path(path, part.name))
 
     def modules(self) -> dict[str, Module]:
         """Return this module and all modules inside it, by their paths; the path of this one is empty."""
-        found: dict[str, Module] = {"": self}
-        for part in self.parts():
-            if part.kind == "module":
-                found |= {_join_path(part.name, path): module for path, module in part.value.modules().items()}
-        return found
+        return {path: module for path, module, _ in self.walk()}
 
     def _list_arrays(self, kind: Literal["parameter", "buffer"]) -> dict[str, Any]:
         """Return all parameters or all buffers under each of their names."""
         return {
             _join_path(path, part.name): part.value
-            for path, module in self.modules().items()
-            for part in module.parts()
+            for path, _, parts in self.walk()
+            for part in parts
             if part.kind == kind
         }
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name; one that is used in several places has the first of its names."""
-        first = {id(value): name for name, value in reversed(self._list_arrays("parameter").items())}
-        return {name: value for name, value in self._list_arrays("parameter").items() if first[id(value)] == name}
+        named = self._list_arrays("parameter")
+        first = {id(value): name for name, value in reversed(named.items())}
+        return {name: value for name, value in named.items() if first[id(value)] == name}
 
     def buffers(self) -> dict[str, Any]:
         """Return the arrays that are not trained, such as running means, by name."""
@@ -293,8 +327,8 @@ class Module:
         """Return copies of all parameters and buffers by name, with PyTorch's names and layouts."""
         return {
             _join_path(path, part.name): module.save_array(part.name, np.array(_as_plain(part.value)))
-            for path, module in self.modules().items()
-            for part in module.parts()
+            for path, module, parts in self.walk()
+            for part in parts
             if part.kind != "module"
         }
 
@@ -305,8 +339,8 @@ class Module:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over all parameters and buffers; nothing changes unless all of them fit."""
         self._check_state(state, {**self._list_arrays("parameter"), **self.buffers()})
-        for path, module in self.modules().items():
-            for part in list(module.parts()):
+        for path, module, parts in self.walk():
+            for part in parts:
                 if part.kind == "parameter":
                     part.value.data = np.asarray(state[_join_path(path, part.name)], part.value.dtype)
                 elif part.kind == "buffer":
@@ -315,21 +349,20 @@ class Module:
 
     def load_buffers(self, buffers: Mapping[str, Any]) -> None:
         """Take over the buffers that a copy of this module has changed."""
-        for path, module in self.modules().items():
-            for part in list(module.parts()):
+        for path, module, parts in self.walk():
+            for part in parts:
                 if part.kind == "buffer":
                     setattr(module, part.name, buffers[_join_path(path, part.name)])
 
     def _check_state(self, state: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
         """Raise an error that names everything that does not fit: missing and unknown names, and shapes."""
+        if not isinstance(state, Mapping):
+            raise InputError(f"{type(self).__name__} needs a dict from names to arrays; got {short_repr(state)}")
         own = {**self._list_arrays("parameter"), **self.buffers()}
-        shared = [name for name in own if name in state]
-        shapes = [
-            f"{name} has shape {np.shape(state[name])}, not {_shape_of(own[name])}"
-            for name in shared
-            if np.shape(state[name]) != _shape_of(own[name])
-        ]
-        check_names(f"the arrays for {type(self).__name__}", state, own, needed, shapes)
+        pairs = {name: (own[name], state[name]) for name in own if name in state}
+        differences = {name: _find_difference(*pair) for name, pair in pairs.items()}
+        others = [f"{name} {difference}" for name, difference in differences.items() if difference]
+        check_names(f"the arrays for {type(self).__name__}", state, own, needed, others)
 
     def train(self, mode: bool = True) -> Self:
         """Compute as while training: dropout drops, batch normalization uses the batch's mean. Returns the module."""
@@ -345,6 +378,67 @@ class Module:
         """Forget the gradients of all parameters."""
         for value in self.parameters().values():
             value.grad = None
+
+    def astype(self, dtype: DTypeLike) -> Self:
+        """Convert all parameters and buffers of real numbers to a dtype, such as np.float32. Returns the module.
+
+        Make optimisers after that: what they keep has the dtype of the parameters.
+        """
+        for _, module, parts in self.walk():
+            for part in parts:
+                if part.kind == "parameter":
+                    part.value.data = _as_plain(part.value).astype(dtype)
+                    part.value.grad = None
+                elif part.kind == "buffer" and isinstance(part.value, np.ndarray) and part.value.dtype.kind == "f":
+                    setattr(module, part.name, part.value.astype(dtype))
+        return self
+
+    def summary(self, *inputs: object) -> str:
+        """Return a table of all layers: their parameters and, if inputs are given, the shapes of their outputs.
+
+        >>> from wiregrad import nn
+        >>> rng = np.random.default_rng(0)
+        >>> model = nn.Sequential(nn.Linear(2, 8, rng=rng), nn.Tanh(), nn.Linear(8, 1, rng=rng))
+        >>> print(model.summary(np.zeros((16, 2))))
+        layer  kind        output   parameters
+               Sequential  (16, 1)          33
+        0      Linear      (16, 8)          24
+        1      Tanh        (16, 8)           0
+        2      Linear      (16, 1)           9
+        33 parameters, 264 bytes
+        """
+        shapes = self._find_output_shapes(inputs) if inputs else {}
+        rows = [["layer", "kind", "output", "parameters"]]
+        for path, module in self.modules().items():
+            count = sum(int(np.size(value)) for value in module.parameters().values())
+            rows.append([path, type(module).__name__, shapes.get(path, ""), f"{count:,}"])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        columns = [k for k in range(4) if inputs or k != 2]
+        lines = [
+            "  ".join(row[k].rjust(widths[k]) if k == 3 else row[k].ljust(widths[k]) for k in columns) for row in rows
+        ]
+        arrays = self.arrays().values()
+        total, size = sum(array.size for array in arrays), sum(array.nbytes for array in arrays)
+        return "\n".join([*lines, f"{total:,} parameters, {size:,} bytes"])
+
+    def _find_output_shapes(self, inputs: Sequence[object]) -> dict[str, str]:
+        """Call a copy of the model, with layers as after training; returns the shape of what each module returned."""
+        copy = self.holding({**self.arrays(), **self.buffers()}).eval()
+        shapes: dict[str, str] = {}
+
+        def note_shape(path: str, forward: Callable[..., Any]) -> Callable[..., Any]:
+            def noting(*args: object, **kwargs: object) -> Any:
+                result = forward(*args, **kwargs)
+                shapes[path] = _write_shapes(result)
+                return result
+
+            return noting
+
+        for path, module in copy.modules().items():
+            vars(module)["forward"] = note_shape(path, module.forward)
+        with wg.no_grad():
+            copy(*inputs)
+        return shapes
 
     def extra_repr(self) -> str:
         """Return the settings that `repr` shows."""
@@ -376,6 +470,10 @@ class Sequential(Module):
 
     def __init__(self, *modules: Module) -> None:
         for index, module in enumerate(modules):
+            if not isinstance(module, Module):
+                raise InputError(
+                    f"Sequential takes modules, such as nn.Tanh(); element {index} is {short_repr(module)}"
+                )
             setattr(self, str(index), module)
 
     def __iter__(self) -> Iterator[Module]:
@@ -394,7 +492,47 @@ class Sequential(Module):
         return x
 
 
-def call_with(model: Module, arrays: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+class AveragedModel(Module):
+    """A copy of a model with averages of its parameters, as `torch.optim.swa_utils.AveragedModel`.
+
+    `update_parameters(model)`, called after each step or epoch, moves the averages: with `decay` it is an exponential
+    mean, without it the mean of all calls. Buffers are those of the model.
+
+    >>> from wiregrad import nn
+    >>> model = nn.Linear(1, 1, bias=False, rng=np.random.default_rng(0))
+    >>> averaged = AveragedModel(model, decay=0.9)
+    >>> for number in (1.0, 2.0):
+    ...     model.weight.data = np.array([[number]])
+    ...     averaged.update_parameters(model)
+    >>> averaged.module.weight.data.round(6)
+    array([[1.1]])
+    """
+
+    n_averaged: int
+
+    def __init__(self, model: Module, decay: float | None = None) -> None:
+        if decay is not None and not 0.0 <= decay < 1.0:
+            raise InputError(f"decay must be at least 0 and less than 1, or None; got {decay}")
+        self.decay = decay
+        self.register_buffer("n_averaged", 0)
+        self.module = deepcopy(model)
+
+    def update_parameters(self, model: Module) -> None:
+        """Move the averages towards the parameters of a model."""
+        given = model.parameters()
+        check_names("the parameters of the model", given, self.module.parameters(), self.module.parameters(), [])
+        share = 1.0 / (self.n_averaged + 1) if self.decay is None or not self.n_averaged else 1.0 - self.decay
+        for name, value in self.module.parameters().items():
+            value.data = value.data + share * (given[name].data - value.data)
+        self.module.load_buffers(model.buffers())
+        self.n_averaged += 1
+
+    def forward(self, *args: object, **kwargs: object) -> Any:
+        """Return what the model with the averages returns."""
+        return self.module(*args, **kwargs)
+
+
+def call_with(model: Module, arrays: Mapping[str, Any], *args: object, **kwargs: object) -> Any:
     """Call a model with other arrays in place of its parameters, as a pure function of them.
 
     A model that updates buffers in the call is refused, since the update would be lost: use `model.holding(arrays)`,
@@ -465,16 +603,31 @@ def is_parameter(value: object) -> TypeGuard[wg.Value]:
     return isinstance(value, wg.Value) and value.op is None
 
 
-def _as_plain(value: Any) -> NDArray[Any]:
+def _as_plain(value: object) -> NDArray[Any]:
     return np.asarray(value.data if isinstance(value, wg.Value) else value)
 
 
 def _describe_array(value: Any) -> EmptyArray:
-    return EmptyArray(np.shape(value), value.dtype if isinstance(value, wg.Value) else np.asarray(value).dtype)
+    if isinstance(value, EmptyArray):
+        return value
+    return EmptyArray(tuple(np.shape(value)), value.dtype if isinstance(value, wg.Value) else np.asarray(value).dtype)
 
 
-def _shape_of(value: Any) -> tuple[int, ...]:
-    return value.shape if isinstance(value, EmptyArray) else np.shape(value)
+def _find_difference(own: object, other: object) -> str:
+    """Return why another array cannot take the place of one that a module has; empty if it can."""
+    wanted, given = _describe_array(own), _describe_array(other)
+    if given.shape != wanted.shape:
+        return f"has shape {given.shape}, not {wanted.shape}"
+    if given.dtype.kind not in "biufc" or (given.dtype.kind == "c" and wanted.dtype.kind != "c"):
+        return f"is {given.dtype}, not {wanted.dtype}"
+    return ""
+
+
+def _write_shapes(result: Any) -> str:
+    """Return the shapes of what a module returned, which may be nested tuples."""
+    if isinstance(result, tuple | list):
+        return ", ".join(map(_write_shapes, result))
+    return str(np.shape(result))
 
 
 def _flatten(name: str, value: object) -> Iterator[tuple[str, Any]]:

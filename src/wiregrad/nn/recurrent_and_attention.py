@@ -12,16 +12,27 @@ from numpy.typing import DTypeLike
 import wiregrad as wg
 from wiregrad.errors import InputError, ShapeError
 from wiregrad.nn.initialisers import Generator, uniform, xavier_uniform
-from wiregrad.nn.layers import GELU, Dropout, LayerNorm, Linear, ReLU, as_array, check_axis, check_dtype, make_parameter
+from wiregrad.nn.layers import (
+    GELU,
+    Dropout,
+    LayerNorm,
+    Linear,
+    ReLU,
+    as_array,
+    check_axis,
+    check_dtype,
+    check_sizes,
+    make_parameter,
+)
 from wiregrad.nn.module import Module
 
 
 class Recurrent(Module):
     """What RNN, LSTM and GRU share: layers that read a sequence step by step, forwards or in both directions.
 
-    Sequences are (steps, batch, numbers), or (batch, steps, numbers) with `batch_first`. A call returns the outputs
-    of the last layer, and the last state of every layer and direction. With `dropout`, some of the outputs of every
-    layer but the last are dropped while training.
+    Sequences are (steps, batch, numbers), or (batch, steps, numbers) with `batch_first`; a single sequence may be
+    (steps, numbers). A call returns the outputs of the last layer, and the last state of every layer and direction.
+    With `dropout`, some of the outputs of every layer but the last are dropped while training.
     """
 
     gates: int
@@ -42,6 +53,7 @@ class Recurrent(Module):
         rng: Generator,
         dtype: DTypeLike = float,
     ) -> None:
+        check_sizes(self, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         if dropout and num_layers == 1:
             raise InputError("dropout is between layers, so it needs num_layers of 2 or more")
         self.input_size = input_size
@@ -73,6 +85,8 @@ class Recurrent(Module):
     def forward(self, x: Any, start: Any = None) -> tuple[Any, Any]:
         """Return the outputs of the last layer for every step, and the last states."""
         x = as_array(x)
+        if x.ndim == 2:
+            return self._read_single(x, start)
         self._check_input(x)
         if self.batch_first:
             x = wg.swapaxes(x, 0, 1)
@@ -89,6 +103,17 @@ class Recurrent(Module):
                 x = self.dropout(x)
         last = tuple(wg.stack([end[k] for end in ends], axis=0) for k in range(self.states))
         return wg.swapaxes(x, 0, 1) if self.batch_first else x, last[0] if self.states == 1 else last
+
+    def _read_single(self, x: Any, start: Any) -> tuple[Any, Any]:
+        """Read one sequence as a batch of one."""
+        batch = 0 if self.batch_first else 1
+        if start is not None:
+            states = start if self.states > 1 else [start]
+            start = [wg.expand_dims(as_array(state), 1) for state in states]
+            start = start if self.states > 1 else start[0]
+        outputs, last = self(wg.expand_dims(x, batch), start)
+        ends = [wg.squeeze(state, 1) for state in (last if self.states > 1 else [last])]
+        return wg.squeeze(outputs, batch), tuple(ends) if self.states > 1 else ends[0]
 
     def _run_direction(self, x: Any, states: tuple[Any, ...], suffix: str) -> tuple[Any, tuple[Any, ...]]:
         """Run one layer in one direction; returns its outputs in the order of the input, and its last states."""
@@ -107,8 +132,8 @@ class Recurrent(Module):
         if x.ndim != 3 or 0 in x.shape:
             order = "(batch, steps, numbers)" if self.batch_first else "(steps, batch, numbers)"
             raise ShapeError(
-                f"{self.describe()}: the input needs 3 axes {order}, none of them empty, for weight_ih_l0 of shape "
-                f"{weight.shape}; got {x.shape}"
+                f"{self.describe()}: the input needs 3 axes {order}, or 2 without a batch, none of them empty, for "
+                f"weight_ih_l0 of shape {weight.shape}; got {x.shape}"
             )
         check_axis(self, x, -1, self.input_size, weight, "weight_ih_l0")
 
@@ -202,8 +227,8 @@ def _split(x: Any, count: int) -> Sequence[Any]:
 class MultiheadAttention(Module):
     """Attention: each query takes a mean of values, weighted by how well their keys fit it, in several heads.
 
-    Sequences are (steps, batch, numbers), or (batch, steps, numbers) with `batch_first`. A call returns the outputs
-    and the weights, (batch, queries, keys), as the mean over heads.
+    Sequences are (steps, batch, numbers), or (batch, steps, numbers) with `batch_first`; single ones may be
+    (steps, numbers). A call returns the outputs and the weights, (batch, queries, keys), as the mean over heads.
 
     >>> layer = MultiheadAttention(4, 2, batch_first=True, rng=np.random.default_rng(0))
     >>> x = np.zeros((3, 5, 4))
@@ -223,6 +248,7 @@ class MultiheadAttention(Module):
         rng: Generator,
         dtype: DTypeLike = float,
     ) -> None:
+        check_sizes(self, embed_dim=embed_dim, num_heads=num_heads)
         if embed_dim % num_heads:
             raise InputError(f"num_heads must divide embed_dim; got {num_heads} and {embed_dim}")
         self.embed_dim = embed_dim
@@ -244,6 +270,11 @@ class MultiheadAttention(Module):
         is not to be attended to.
         """
         inputs = [as_array(x) for x in (query, key, value)]
+        if all(x.ndim == 2 for x in inputs):
+            batch = 0 if self.batch_first else 1
+            padding = None if key_padding_mask is None else as_array(key_padding_mask)[None]
+            outputs, weights = self(*(wg.expand_dims(x, batch) for x in inputs), padding, attn_mask)
+            return wg.squeeze(outputs, batch), wg.squeeze(weights, 0)
         self._check_inputs(inputs)
         if not self.batch_first:
             inputs = [wg.swapaxes(x, 0, 1) for x in inputs]
@@ -268,10 +299,17 @@ class MultiheadAttention(Module):
             check_dtype(self, x, self.in_proj_weight, "in_proj_weight")
             if x.ndim != 3:
                 raise ShapeError(
-                    f"{self.describe()}: the input needs 3 axes for in_proj_weight of shape "
-                    f"{self.in_proj_weight.shape}; got {x.shape}"
+                    f"{self.describe()}: the inputs need 3 axes, or all of them 2 without a batch, for in_proj_weight "
+                    f"of shape {self.in_proj_weight.shape}; got {x.shape}"
                 )
             check_axis(self, x, -1, self.embed_dim, self.in_proj_weight, "in_proj_weight")
+        query, key, value = inputs
+        batch = 0 if self.batch_first else 1
+        if key.shape != value.shape or query.shape[batch] != key.shape[batch]:
+            raise ShapeError(
+                f"{self.describe()}: keys and values need the same shape, and queries the same batch; got query "
+                f"{query.shape}, key {key.shape} and value {value.shape}"
+            )
 
     def _join_masks(self, scores: Any, padding: Any, mask: Any) -> Any:
         """Return what is added to scores (batch, heads, queries, keys): -inf where a key is left out."""

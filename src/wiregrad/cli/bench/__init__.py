@@ -402,7 +402,7 @@ def describe_machine() -> dict[str, str]:
     >>> describe_machine()["Python"] == platform.python_version()
     True
     """
-    packages = ("numpy", "llvmlite", "casadi", "jax", "torch", "micrograd")
+    packages = ("numpy", "llvmlite", "casadi", "jax", "torch", "micrograd", "xad")
     compiler = find_c_compiler()
     return {
         "processor": f"{_processor_name()}, {os.cpu_count()} cores",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
 
@@ -556,6 +557,30 @@ def is_tracing() -> bool:
     """Return whether a circuit is being traced in this thread."""
     tape = STATE.tape
     return tape is not None and tape.guard is not None
+
+
+NATIVE_LOOPS: list[Callable[[Any], Callable[..., Any]]] = []
+"""What returns native code for a loop op, once a backend has added it."""
+
+
+class RunningReplays(threading.local):
+    """Whether a replay of a traced function is running in this thread."""
+
+    are_running = False
+
+
+REPLAYS = RunningReplays()
+
+
+@contextmanager
+def run_as_replay() -> Iterator[None]:
+    """Run long loops by the code that traces use, so that they return the same bits."""
+    before = REPLAYS.are_running
+    REPLAYS.are_running = True
+    try:
+        yield
+    finally:
+        REPLAYS.are_running = before
 
 
 def common_tape(operands: Sequence[Any]) -> Tape | None:

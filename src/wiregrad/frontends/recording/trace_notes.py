@@ -23,6 +23,7 @@ from wiregrad.frontends.recording.user_code import (
     LoopStep,
     UserCall,
     decode_steps,
+    find_instruction,
     find_lines,
     find_recording_frame,
     list_user_frames,
@@ -82,7 +83,7 @@ class TraceNotes:
         if frame is not None and self.tracker is not None:
             self.sites[offset] = self.tracker.locate(frame, tuple(blocks))
         elif frame is not None:
-            self.sites[offset] = CallSite(UserCall(None, frame.f_code), frame.f_lasti)
+            self.sites[offset] = CallSite(UserCall(None, frame.f_code), find_instruction(frame))
         return frame
 
     def place_at(self, offset: int) -> Place | None:

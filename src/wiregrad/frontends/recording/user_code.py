@@ -372,10 +372,19 @@ def is_augmented_assignment(frame: FrameType) -> bool:
     [True, False]
     """
     code = frame.f_code.co_code
-    at = _step_back(code, frame.f_lasti, CACHE)
+    at = find_instruction(frame)
     before = _step_back(code, at - 2, dis.EXTENDED_ARG)
     # Only an augmented assignment copies the owner on the stack: once for reading, once for setting the attribute.
     return before >= 0 and code[at] == LOAD_ATTRIBUTE and code[before : before + 2] == COPY_TOP
+
+
+def find_instruction(frame: FrameType) -> int:
+    """Return the offset of the instruction that a frame is at.
+
+    `frame.f_lasti` may be the offset of one of the cache entries behind it. Whether it is depends on how often the
+    instruction ran.
+    """
+    return _step_back(frame.f_code.co_code, frame.f_lasti, CACHE)
 
 
 def _step_back(code: bytes, at: int, opcode: int) -> int:
@@ -1022,7 +1031,7 @@ def next_user_frame(frame: FrameType) -> FrameType | None:
 
 
 def _read_site(call: UserCall, frame: FrameType, blocks: tuple[GroupBlock, ...]) -> CallSite:
-    offset = frame.f_lasti
+    offset = find_instruction(frame)
     loops = call.loops_at(offset)
     steps = _read_steps(loops, frame.f_locals) if loops else ()
     site = call.sites.get(offset)
