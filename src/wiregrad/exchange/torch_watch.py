@@ -73,6 +73,9 @@ NODE_KEY = "wiregrad"
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 APPLY_CODE = torch.autograd.Function.apply.__func__.__code__
 BACKWARD_FILE = torch.autograd.__file__
+SCALER_FILE = torch.amp.grad_scaler.__file__
+MAX_SKIPPED_STEPS = 50
+"""How many steps in a row a gradient scaler may skip before its gradients count as broken."""
 WRAPPER_FILES = {os.path.join(TORCH_FOLDER, *file) for file in (("_compile.py",), ("_dynamo", "eval_frame.py"))}
 """Files of the functions that PyTorch puts around each call of a mode."""
 DETACH = torch.ops.aten.detach.default
@@ -547,6 +550,8 @@ class StepRecorder:
         if func is DETACH and self._saves_result(args[0], frame):
             return func(*args, **kwargs)
         self.settle()
+        if frame.f_code.co_filename == SCALER_FILE:
+            self.run.is_scaled = True
         site, user_frame = self.sites.find(frame)
         module, module_call = self.modules.current
         op = ObservedOp(
@@ -788,6 +793,8 @@ class TorchWatch:
         self._update: ObservedUpdate | None = None
         """The step of an optimizer that runs."""
         self._passes = PassCounter()
+        self._skipped = 0
+        """How many steps in a row had gradients that are not finite."""
         self._cleanups: list[Callable[[], object]] = []
 
     def __enter__(self) -> Self:
@@ -924,7 +931,7 @@ class TorchWatch:
         """Begin to record another step, unless the last one broke."""
         if self._recorder is not None:
             self._recorder.end_recording()
-            if has_broken(join_linked_steps(list(self.steps))):
+            if self._is_broken(join_linked_steps(list(self.steps))):
                 step = self._recorder.run.step
                 self._recorder = None
                 if self._stops:
@@ -940,6 +947,16 @@ class TorchWatch:
         self._recorder.run.parameters = self._parameters
         self.steps.append(self._recorder.run)
         self.steps_seen += 1
+
+    def _is_broken(self, run: ObservedRun) -> bool:
+        """Return whether a step broke; one that a gradient scaler skips did not, unless that goes on and on."""
+        if not has_broken(run):
+            self._skipped = 0
+            return False
+        self._skipped += 1
+        losses = [run.tensors[root].held for root in run.roots]
+        is_skipped = run.is_scaled and all(held is None or is_finite(held) for held in losses)
+        return not is_skipped or self._skipped > MAX_SKIPPED_STEPS
 
     def run_op(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], frame: FrameType) -> Any:
         """Run an op, and record it if it belongs to the program."""
