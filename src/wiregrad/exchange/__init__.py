@@ -59,8 +59,8 @@ def watch(model: Any = None, *args: object, keep: int | str = "auto", stop: bool
     if not args:
         if callable(model) and not is_of_torch(model):
             raise InputError(
-                f"watch({short_repr(model)}) lacks arguments: a function of JAX is watched as wg.watch(loss, params, x), "
-                "and a PyTorch program as `with wg.watch(model) as seen:`"
+                f"watch({short_repr(model)}) lacks arguments: a function of JAX is watched as "
+                "wg.watch(loss, params, x), and a PyTorch program as `with wg.watch(model) as seen:`"
             )
         return torch_import.WatchedProgram(model, keep=keep, stop=stop)
     if not callable(model) or keep != "auto" or stop:

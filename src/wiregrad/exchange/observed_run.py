@@ -402,6 +402,8 @@ def join_linked_steps(runs: Sequence[ObservedRun]) -> ObservedRun:
     joined = replace(runs[-1])
     for earlier in reversed(runs[:-1]):
         linked = {identify_tensor(tensor) for tensor in joined.tensors if reads_graph_of_before(tensor)}
+        if not linked:
+            break
         if any(tensor.producer is not None and identify_tensor(tensor) in linked for tensor in earlier.tensors):
             joined = join_runs(earlier, joined)
     return joined
@@ -425,7 +427,7 @@ def join_runs(first: ObservedRun, second: ObservedRun) -> ObservedRun:
         if same is None:
             tensors.append(shift_tensor(tensor, len(tensors), len(first.ops)))
     shift = RunShift(numbers, len(first.ops), len(first.functions))
-    passed = [gradient for gradient in first.gradients if gradient.backward >= second.first_pass]
+    passed = [gradient for gradient in first.gradients if second.backwards and gradient.backward >= second.first_pass]
     own = [shift.move_gradient(gradient) for gradient in second.gradients]
     return replace(
         second,
