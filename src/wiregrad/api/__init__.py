@@ -214,6 +214,26 @@ class Run(BareRun, Drawable):
         """
         return inspect.report.steps(self)
 
+    def open_loop(self, name: str, step: int = 0) -> Run:
+        """Return one step of a loop as a run of its body, with the values and gradients that it had in this run.
+
+        `step` counts from 0; negative numbers count from the end. A branch has one step.
+
+        >>> text = ["input x", "y = scan x carry=1 xs=0 length=3 reverse=false counted=false {", "input c"]
+        >>> text += ["d = multiply c c", "output d", "}", "f = sum y axes=[-1] keepdims=false", "output f"]
+        >>> looped = Circuit.from_text("\\n".join(text))
+        >>> last = looped.run(x=2.0).open_loop("y", -1)
+        >>> last["c"].value, last["d"].value, last["c"].grad
+        (16.0, 256.0, 32.0)
+        """
+        opened = interpreter.open_loop(self, self.circuit.index(name))
+        if opened is None:
+            raise InputError(f"{name} is neither a loop nor a branch, so there is nothing inside it to open")
+        if not -opened.length <= step < opened.length:
+            raise InputError(f"{name} ran {count_with_noun(opened.length, 'step')}, counted from 0; got step {step}")
+        (bare,) = opened.run_steps([step % opened.length])
+        return Run(Circuit(bare.circuit.columns), bare.values, bare.flows, bare.sent)
+
     def blame(self) -> Blame:
         """Find the op that first produced a non-finite number, forward or backward: its factors, its line, advice.
 
@@ -293,6 +313,10 @@ class Run(BareRun, Drawable):
           +1 to +10 │████████████████████████████████ 3
         """
         return self._name_layer(inspect.flow.histogram(self, name, of=of))
+
+
+MAX_PRINTED_LINES = 400
+"""Maximum number of lines of a printed circuit; the middle of a longer one is left out."""
 
 
 class Circuit(ir.CircuitGraph, Drawable):
@@ -561,7 +585,12 @@ class Circuit(ir.CircuitGraph, Drawable):
         return cls(ir.verify(ir.parse_text(text)).columns)
 
     def __str__(self) -> str:
-        return ir.write_text(self, readable=True)
+        lines = ir.write_text(self, readable=True).splitlines(keepends=True)
+        if len(lines) <= MAX_PRINTED_LINES:
+            return "".join(lines)
+        left_out = len(lines) - MAX_PRINTED_LINES
+        note = f"# {left_out:,} lines are left out here; circuit.to_text() has all of them\n"
+        return "".join([*lines[: MAX_PRINTED_LINES // 2], note, *lines[-MAX_PRINTED_LINES // 2 :]])
 
 
 class ImportedCircuit(Circuit):

@@ -26,7 +26,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from operator import itemgetter
@@ -46,6 +46,7 @@ from wiregrad.backends.replay_engines import (
     NativeReplay,
     PointColumns,
     RecordingReplay,
+    RowWorkers,
     check_device,
     make_replay,
 )
@@ -298,7 +299,11 @@ class RecordedVariant:
         self._python_hits += count
 
     def run_rows(
-        self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None
+        self,
+        points: PointColumns,
+        rows: NDArray[np.intp] | None,
+        threads: int | None,
+        workers: RowWorkers | None = None,
     ) -> NDArray[np.intp] | None:
         """Write the results at some points, or all; return the indices of those where a check fails.
 
@@ -306,7 +311,10 @@ class RecordedVariant:
         """
         if not self.is_real or not isinstance(self.replay, NativeReplay):
             return None
-        failures = self.replay.run_rows(points, rows, threads)
+        if workers is None:
+            failures = self.replay.run_rows(points, rows, threads)
+        else:
+            failures = workers.run_rows(self.recording, points, rows, threads)
         if failures is not None:
             self.count_hits((points.size if rows is None else len(rows)) - len(failures))
         return failures
@@ -930,11 +938,20 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return derived
 
     def batch(
-        self, /, *args: Any, threads: int | None = None, out: NDArray[np.float64] | None = None
+        self,
+        /,
+        *args: Any,
+        threads: int | None = None,
+        out: NDArray[np.float64] | None = None,
+        executor: object = None,
+        chunk_size: int | None = None,
+        progress: bool = False,
     ) -> NDArray[np.float64]:
         """Return the function's results at many points; each number of a call is a vector here, one entry per point.
 
-        With `out`, a vector of float64, the results are written there.
+        With `out`, a vector of float64, the results are written there. With `executor`, which is anything with the
+        interface of `concurrent.futures`, a client of `dask.distributed` or the module `ray`, its workers run the
+        recordings on chunks of the points; rows that no recording answers are computed here.
 
         >>> def huber(x, width):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
@@ -948,14 +965,23 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return [run(*row)]
 
         outputs = None if out is None else [out]
-        return answer_batch(self, table, ask, wanted=None, threads=threads, outputs=outputs).values
+        with open_workers(executor, chunk_size, progress) as workers:
+            return answer_batch(self, table, ask, wanted=None, threads=threads, outputs=outputs, workers=workers).values
 
     def batch_value_and_grad(
-        self, /, *args: Any, threads: int | None = None, out: tuple[NDArray[np.float64], Any] | None = None
+        self,
+        /,
+        *args: Any,
+        threads: int | None = None,
+        out: tuple[NDArray[np.float64], Any] | None = None,
+        executor: object = None,
+        chunk_size: int | None = None,
+        progress: bool = False,
     ) -> tuple[NDArray[np.float64], Any]:
         """Return the results at many points, and the gradients there by the selected arguments, as vectors.
 
-        With `out`, a pair of the same structure as what is returned, everything is written into its vectors.
+        With `out`, a pair of the same structure as what is returned, everything is written into its vectors. The other
+        options are those of `batch`.
 
         >>> def huber(x, width):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
@@ -974,7 +1000,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
 
         wanted = [number for position in positions for number in table.number_inputs(position)]
         outputs = None if out is None else [out[0], *flatten(out[1])[0]]
-        answers = answer_batch(self, table, ask, wanted=tuple(wanted), threads=threads, outputs=outputs)
+        with open_workers(executor, chunk_size, progress) as workers:
+            answers = answer_batch(
+                self, table, ask, wanted=tuple(wanted), threads=threads, outputs=outputs, workers=workers
+            )
         columns = iter(answers.grads or ())
         grads = [table.build_argument(columns, position) for position in positions]
         return answers.values, grads[0] if single else tuple(grads)
@@ -1660,6 +1689,19 @@ def _read_column(leaf: object) -> NDArray[np.float64]:
     return numbers if not any(stride % numbers.itemsize for stride in numbers.strides) else numbers.copy()
 
 
+@contextmanager
+def open_workers(executor: object, chunk_size: int | None, progress: bool) -> Iterator[RowWorkers | None]:
+    """Yield the workers of a batch; None if it runs here."""
+    if executor is None and chunk_size is None and not progress:
+        yield None
+        return
+    workers = RowWorkers(executor, chunk_size, progress)
+    try:
+        yield workers
+    finally:
+        workers.close()
+
+
 def answer_batch(
     source: BatchSource,
     table: PointTable,
@@ -1668,10 +1710,12 @@ def answer_batch(
     wanted: tuple[int, ...] | None,
     threads: int | None,
     outputs: Sequence[NDArray[np.float64]] | None = None,
+    workers: RowWorkers | None = None,
 ) -> PointColumns:
     """Answer all rows; `ask` answers a single call: the value and its gradient by the inputs that are wanted.
 
-    Results are written into `outputs`, the values and the gradients, or into new vectors.
+    Results are written into `outputs`, the values and the gradients, or into new vectors. Recordings run on `workers`,
+    or here.
     """
     if outputs is None:
         outputs = [np.empty(table.count) for _ in (0, *(wanted or ()))]
@@ -1697,7 +1741,7 @@ def answer_batch(
             # Looking for a recording takes about as long as a call, so rows without one are more and more apart.
             misses = 0 if variant is not None else min(2 * misses + 1, MAX_SKIPPED_CALLS)
             waits = misses
-        failures = None if variant is None else variant.run_rows(points, left, threads)
+        failures = None if variant is None else variant.run_rows(points, left, threads, workers)
         if failures is None or (len(failures) and failures[0] == 0):
             _fill_row(points, row, answer)
         left = _list_rows_left(left, failures, table.count)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wiregrad.backends import interpreter
 from wiregrad.errors import NotNativeError, WiregradError
+from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.recording.record import NATIVE_LOOPS, run_as_replay
 from wiregrad.frontends.recording.session import make_distinct
 from wiregrad.frontends.recording.tape import RECORDER
@@ -37,10 +38,15 @@ from wiregrad.passes import (
 )
 
 if TYPE_CHECKING:
+    from wiregrad import files
+    from wiregrad.backends import executors
     from wiregrad.backends.cuda import batches as cuda_batches
     from wiregrad.backends.native import batch, builtin_calls, tiers
     from wiregrad.backends.native_arrays import array_program
 else:
+    # Only batches on other processes need these.
+    executors = load_module_lazily("wiregrad.backends.executors")
+    files = load_module_lazily("wiregrad.files")
     # The modules of native code are loaded when the first function is compiled.
     cuda_batches = load_module_lazily("wiregrad.backends.cuda.batches")
     batch = load_module_lazily("wiregrad.backends.native.batch")
@@ -170,56 +176,27 @@ def check_device(device: object) -> None:
         cuda_batches.open_gpu(device)
 
 
-class NativeReplay:
-    """A replay in machine code, for circuits of scalars."""
+class RowReplay:
+    """Runs a recording at many points, in machine code or on a GPU."""
 
-    def __init__(
-        self, recording: CertifiedRecording, *, numpy_numbers: bool = False, gradient_first: bool = False
-    ) -> None:
-        """Compile the results; with `gradient_first`, if possible, their gradient, and the results when they are used.
-
-        Compiling takes a good part of the time that a recording takes.
-        """
-        self.reason = ""
+    def __init__(self, recording: CertifiedRecording) -> None:
         self._recording = recording
-        self._numpy_numbers = numpy_numbers
-        self._values: Callable[..., Any] | None = None
-        self._single = len(recording.moving) == 1
         self._row_programs: dict[tuple[int, ...] | None, batch.ColumnProgram | None] = {}
         """The programs for vectors of points, by the inputs that they differentiate by; None if there is none."""
         self._gpu_programs: dict[tuple[str, tuple[int, ...] | None], cuda_batches.CudaProgram | None] = {}
         """The programs for points on a GPU, by device and inputs."""
-        self._pulled: Callable[..., Any] | InterpreterReplay | None = None
-        if gradient_first:
-            with suppress(NotNativeError):
-                self._pulled, self.tier = _compile_replay(recording, gradient=True, numpy_numbers=numpy_numbers)
-        if self._pulled is None:
-            self._values, self.tier = _compile_replay(recording, gradient=False, numpy_numbers=numpy_numbers)
 
-    def compute_first(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
-        """Return the results, from the code that was compiled first; those of a gradient are followed by it."""
-        return self.compute_gradient(inputs) if self._values is None else self.compute_results(inputs)
-
-    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
-        """Return the results."""
-        values = self._values
-        if values is None:
-            values = _compile_replay(self._recording, gradient=False, numpy_numbers=self._numpy_numbers)[0]
-            self._values = values
-        results = values(*inputs)
-        if type(results) is int or results is None:
-            return Flip(results)
-        return (results,) if self._single else results
-
-    def compute_gradient(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
-        """Return the first result, followed by its gradient by every input."""
-        code = self._pulled
-        if code is None:
-            code = self._pulled = _compile_gradient(self._recording, numpy_numbers=self._numpy_numbers)
-        if isinstance(code, InterpreterReplay):
-            return code.compute_gradient(inputs)
-        numbers = code(*inputs)
-        return Flip(numbers) if type(numbers) is int or numbers is None else numbers
+    def compute_columns(
+        self, columns: Sequence[NDArray[np.float64]], *, wanted: tuple[int, ...] | None, device: str, threads: int
+    ) -> executors.ChunkOutcome:
+        """Return the results at points as columns: values, gradients, and where a check fails."""
+        size = max(len(column) for column in columns if column.ndim)
+        results = [np.empty(size) for _ in (0, *(wanted or ()))]
+        grads = None if wanted is None else results[1:]
+        failures = self.run_rows(PointColumns(size, columns, results[0], grads, wanted or (), device), None, threads)
+        if failures is None:
+            raise NotNativeError("this recording has no native code for batches")
+        return executors.ChunkOutcome(size, (*results, failures), is_single=False)
 
     def run_rows(
         self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None = None
@@ -258,6 +235,126 @@ class NativeReplay:
             return None
         columns = cuda_batches.ColumnResults(points.values, points.grads or ())
         return cuda_batches.run_columns(program, points.inputs, columns, rows)
+
+
+def load_row_replay(data: bytes, expected: tuple[float, ...], is_finite: bool, is_derivative: bool) -> RowReplay:
+    """Return the replay of a recording whose circuit is in a file, as a worker needs it."""
+    circuit = files.decode_circuit_file(data)
+    facts = CertifiedRecording(circuit, [], [], flatten(0.0)[1], (0,), (False,), expected, (), None)
+    return RowReplay(facts._replace(is_finite=is_finite, is_derivative=is_derivative))
+
+
+class RowWorkers:
+    """Workers that run recordings at many points."""
+
+    def __init__(self, executor: object, chunk_size: int | None, progress: bool) -> None:
+        executors.check_options({} if chunk_size is None else {"chunk_size": chunk_size})
+        self._pool = executors.WorkerPool(executor)
+        self._size = chunk_size or executors.DEFAULT_CHUNK_SIZE
+        self._progress = progress
+
+    def close(self) -> None:
+        """End the workers, unless the caller has them."""
+        self._pool.close()
+
+    def run_rows(
+        self, recording: CertifiedRecording, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None
+    ) -> NDArray[np.intp] | None:
+        """Write the results at some points, or all, as `RowReplay.run_rows` does."""
+        count = points.size if rows is None else len(rows)
+        parts = [slice(first, min(first + self._size, count)) for first in range(0, count, self._size)]
+        places = [part if rows is None else rows[part] for part in parts]
+        wanted = None if points.grads is None else points.wanted
+        options = {"wanted": wanted, "device": points.device, "threads": threads or 1}
+        program = self._make_program(recording)
+        calls = (
+            executors.ChunkCall(
+                program, "compute_columns", options, _take_columns(points.inputs, place), is_summed=False
+            )
+            for place in places
+        )
+        failures = [np.arange(0)]
+        bar = executors.ChunkProgress(len(parts), self._progress)
+        for number, (_, outcome) in enumerate(executors.ChunkScheduler(self._pool).run(calls)):
+            if isinstance(outcome.error, NotNativeError):
+                return None
+            if outcome.error is not None:
+                raise outcome.error
+            *results, failed = outcome.parts
+            for column, result in zip((points.values, *(points.grads or ())), results, strict=True):
+                column[places[number]] = result
+            failures.append(failed + parts[number].start)
+            bar.count(outcome.size)
+        bar.close()
+        return np.concatenate(failures)
+
+    def _make_program(self, recording: CertifiedRecording) -> executors.Program:
+        if self._pool.is_local:
+            return executors.LocalProgram(RowReplay(recording))
+        assert recording.circuit is not None
+        data = b"".join(files.encode_circuit_file(recording.circuit))
+        expected = tuple(float(value) for value in recording.expected)
+        options = (expected, recording.is_finite, recording.is_derivative)
+        return executors.FileProgram(data, options, load_row_replay)
+
+
+def _take_columns(columns: Sequence[NDArray[np.float64]], place: slice | NDArray[np.intp]) -> executors.ChunkPoints:
+    return executors.ChunkPoints(tuple(column[place] if column.ndim else column for column in columns))
+
+
+class NativeReplay:
+    """A replay in machine code, for circuits of scalars."""
+
+    def __init__(
+        self, recording: CertifiedRecording, *, numpy_numbers: bool = False, gradient_first: bool = False
+    ) -> None:
+        """Compile the results; with `gradient_first`, if possible, their gradient, and the results when they are used.
+
+        Compiling takes a good part of the time that a recording takes.
+        """
+        self.reason = ""
+        self._recording = recording
+        self._numpy_numbers = numpy_numbers
+        self._values: Callable[..., Any] | None = None
+        self._single = len(recording.moving) == 1
+        self._rows = RowReplay(recording)
+        self._pulled: Callable[..., Any] | InterpreterReplay | None = None
+        if gradient_first:
+            with suppress(NotNativeError):
+                self._pulled, self.tier = _compile_replay(recording, gradient=True, numpy_numbers=numpy_numbers)
+        if self._pulled is None:
+            self._values, self.tier = _compile_replay(recording, gradient=False, numpy_numbers=numpy_numbers)
+
+    def compute_first(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the results, from the code that was compiled first; those of a gradient are followed by it."""
+        return self.compute_gradient(inputs) if self._values is None else self.compute_results(inputs)
+
+    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the results."""
+        values = self._values
+        if values is None:
+            values = _compile_replay(self._recording, gradient=False, numpy_numbers=self._numpy_numbers)[0]
+            self._values = values
+        results = values(*inputs)
+        if type(results) is int or results is None:
+            return Flip(results)
+        return (results,) if self._single else results
+
+    def compute_gradient(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the first result, followed by its gradient by every input."""
+        code = self._pulled
+        if code is None:
+            code = self._pulled = _compile_gradient(self._recording, numpy_numbers=self._numpy_numbers)
+        if isinstance(code, InterpreterReplay):
+            return code.compute_gradient(inputs)
+        numbers = code(*inputs)
+        return Flip(numbers) if type(numbers) is int or numbers is None else numbers
+
+    def run_rows(
+        self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None = None
+    ) -> NDArray[np.intp] | None:
+        """Write the results at some points, or all, as `RowReplay` does."""
+        return self._rows.run_rows(points, rows, threads)
 
     def single_result_builtin(self) -> Callable[..., Any] | None:
         """Return the builtin that maps floats to the only result, a float, once it is compiled; else None."""
