@@ -9,13 +9,14 @@ import argparse
 import inspect
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
 from benchmarks import measure
+from benchmarks.training import NETWORKS
 from wiregrad.cli.bench import SUITE_PARTS, describe_machine
 
 HELPERS = {"__main__", "executors", "gpu", "measure", "peers", "training_steps"}
@@ -34,7 +35,13 @@ def main(args: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, as ratios within one run.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
     parser.add_argument("--quick", action="store_true", help="small sizes, where a benchmark has them")
-    parser.add_argument("--part", action="append", default=[], choices=SUITE_PARTS, help="some of native's tables only")
+    parser.add_argument(
+        "--part",
+        action="append",
+        default=[],
+        choices=[*SUITE_PARTS, *NETWORKS, *measure.VALUE_PARTS],
+        help="some tables of native or values, or some networks of training only",
+    )
     parser.add_argument("-o", "--output", action="append", default=[], type=Path, help="write FILE.md or FILE.json")
     chosen = parser.parse_args(args)
     unknown = [name for name in chosen.names if name not in NAMES]
@@ -44,11 +51,13 @@ def main(args: Sequence[str] | None = None) -> int:
     if odd:
         parser.error(f"{odd[0]} ends neither in .md nor in .json")
     names = chosen.names or NAMES
+    machine = describe_machine()
     reports = {
         name: report for name in names if (report := run(name, quick=chosen.quick, parts=chosen.part)) is not None
     }
     for path in chosen.output:
-        text = page(reports, sys.argv[1:] if args is None else args) if path.suffix == ".md" else figures(reports)
+        written = sys.argv[1:] if args is None else args
+        text = page(reports, written, machine) if path.suffix == ".md" else figures(reports)
         path.write_text(text, encoding="utf-8")
     return len(names) - len(reports)
 
@@ -67,11 +76,11 @@ def run(name: str, **options: Any) -> measure.Report | None:
     return report
 
 
-def page(reports: dict[str, measure.Report], args: Sequence[str]) -> str:
+def page(reports: dict[str, measure.Report], args: Sequence[str], machine: Mapping[str, str]) -> str:
     """Return a page of all tables, with the command that wrote it, the machine, and the versions of the packages."""
     tables = [f"# {name}\n\n{report.text()}\n" for name, report in reports.items()]
-    machine = [f"- {name}: {fact}" for name, fact in describe_machine().items() if fact != "missing"]
-    return "\n".join([PAGE.format(" ".join(args)), "## Measured on", "", *machine, "", *tables])
+    facts = [f"- {name}: {fact}" for name, fact in machine.items() if fact != "missing"]
+    return "\n".join([PAGE.format(" ".join(args)), "## Measured on", "", *facts, "", *tables])
 
 
 def figures(reports: dict[str, measure.Report]) -> str:

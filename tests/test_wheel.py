@@ -130,7 +130,13 @@ def test_the_wheel_works_with_and_without_the_c_recorder(site: Path, tmp_path: P
         environment["WIREGRAD_RECORDER"] = "python"
     program = SMOKE.replace("SITE", repr(str(site)))
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
 
     assert done.stderr == ""
@@ -164,7 +170,8 @@ def test_the_sdist_is_the_repository(sdist: Path) -> None:
     with tarfile.open(sdist) as packed:
         names = [name.partition("/")[2] for name in packed.getnames()]
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    listed = done.stdout.splitlines()
     kept = {name for name in listed if (ROOT / name).exists()}
 
     assert {"Makefile", "README.md", "CITATION.cff", "recorder/recorder.c", "tests/test_wheel.py"} <= set(names)

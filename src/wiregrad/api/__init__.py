@@ -315,6 +315,10 @@ class Run(BareRun, Drawable):
         return self._name_layer(inspect.flow.histogram(self, name, of=of))
 
 
+MAX_PRINTED_LINES = 400
+"""Maximum number of lines of a printed circuit; the middle of a longer one is left out."""
+
+
 class Circuit(ir.CircuitGraph, Drawable):
     """A circuit of function nodes, splitters and wires.
 
@@ -581,7 +585,12 @@ class Circuit(ir.CircuitGraph, Drawable):
         return cls(ir.verify(ir.parse_text(text)).columns)
 
     def __str__(self) -> str:
-        return ir.write_text(self, readable=True)
+        lines = ir.write_text(self, readable=True).splitlines(keepends=True)
+        if len(lines) <= MAX_PRINTED_LINES:
+            return "".join(lines)
+        left_out = len(lines) - MAX_PRINTED_LINES
+        note = f"# {left_out:,} lines are left out here; circuit.to_text() has all of them\n"
+        return "".join([*lines[: MAX_PRINTED_LINES // 2], note, *lines[-MAX_PRINTED_LINES // 2 :]])
 
 
 class ImportedCircuit(Circuit):
