@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import interpreter
-from wiregrad.errors import NotNativeError, WiregradError
+from wiregrad.errors import NotNativeError, OperandError, WiregradError
 from wiregrad.frontends.recording.record import NATIVE_LOOPS, run_as_replay
 from wiregrad.frontends.recording.session import make_distinct
 from wiregrad.frontends.recording.tape import RECORDER
@@ -155,7 +155,8 @@ class PointColumns(NamedTuple):
     """The number of points."""
     inputs: Sequence[NDArray[np.float64]]
     """A column for each input, or an array without axes: one number for all points."""
-    values: NDArray[np.float64]
+    values: Sequence[NDArray[np.float64]]
+    """A column for each number of the result."""
     grads: Sequence[NDArray[np.float64]] | None
     """The gradient by each of `wanted`; None if there is none."""
     wanted: tuple[int, ...]
@@ -238,7 +239,10 @@ class NativeReplay:
             return None
         program = columns.program
         reads = [batch.BufferMove(*pair) for pair in enumerate(points.inputs)]
-        writes = [batch.BufferMove(program.inputs, points.values)]
+        writes = [
+            batch.BufferMove(program.inputs + k, points.values[position])
+            for k, position in enumerate(self._recording.moving)
+        ]
         first = program.inputs + program.outputs
         writes += [
             batch.BufferMove(first + k, column) for k, column in zip(points.wanted, points.grads or (), strict=False)
@@ -250,13 +254,15 @@ class NativeReplay:
         self, points: PointColumns, rows: NDArray[np.intp] | None, wanted: tuple[int, ...] | None
     ) -> NDArray[np.intp] | None:
         """Write the results at some points, or all, as `run_rows` does."""
+        if len(points.values) != 1:
+            raise OperandError(f"a batch on a GPU needs a function of one number; got {len(points.values)} results")
         key = (points.device, wanted)
         if key not in self._gpu_programs:
             self._gpu_programs[key] = _build_gpu_program(self._recording, points.device, wanted)
         program = self._gpu_programs[key]
         if program is None:
             return None
-        columns = cuda_batches.ColumnResults(points.values, points.grads or ())
+        columns = cuda_batches.ColumnResults(points.values[0], points.grads or ())
         return cuda_batches.run_columns(program, points.inputs, columns, rows)
 
     def single_result_builtin(self) -> Callable[..., Any] | None:
