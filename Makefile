@@ -13,7 +13,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run page test test-tools run-tests check-and-recorder test-peers test-all check format derive docs site bench house sheet clean
+.PHONY: help run page test test-tools run-tests check-and-recorder test-peers test-peers-all test-all check format derive docs site bench house sheet clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -96,6 +96,10 @@ test-peers: $(PEERS)/.test ## Comparisons with PyTorch, JAX and others
 
 # A test with a full count may take longer than any other test may.
 FULL_COUNTS := $(PYTEST_WORKERS) -o faulthandler_timeout=7200 -m "not peers"
+
+test-peers-all: $(PEERS)/.test ## Comparisons with the full counts of sampled tests
+	$(ONE_BLAS_THREAD) WIREGRAD_TEST_ALL=1 $(PEERS)/bin/pytest $(PYTEST_WORKERS) -o faulthandler_timeout=7200 \
+		-m peers tests/peers
 
 test-all: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## The full counts, too long for every change
 	$(ONE_BLAS_THREAD) WIREGRAD_TEST_ALL=1 $(BIN)/pytest $(FULL_COUNTS)

@@ -1,4 +1,4 @@
-"""Build the C recorder, `wiregrad._recorder`, when the package is built or installed.
+"""Build the C recorder, `wiregrad._recorder`, when the package is built or installed, and describe the package.
 
 It is an optional part: where there is no compiler, or compiling fails, the package is made without it, and the Python
 recorder serves. WIREGRAD_BUILD_STRICT=1 makes a failure an error, and warnings of the compiler too.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import sysconfig
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext
 
@@ -84,3 +86,22 @@ class RecorderHook(BuildHookInterface[Any]):
         """Remove what was compiled for a wheel."""
         if self.target_name == "wheel":
             self.folder.cleanup()
+
+
+def describe_package(readme: str) -> str:
+    """Return the README as a package index shows it: without pictures and links into the repository.
+
+    >>> describe_package("![a](docs/a.svg)\\n\\n[The tour](docs/tour.md), [NumPy](https://numpy.org)")
+    'The tour, [NumPy](https://numpy.org)'
+    """
+    without_pictures = re.sub(r"!\[[^\]]*\]\((?!https:)[^)]*\)\n*", "", readme)
+    return re.sub(r"\[([^\]]+)\]\((?!https:)[^)]*\)", r"\1", without_pictures)
+
+
+class DescriptionHook(MetadataHookInterface):
+    """Gives the package its description."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Take the description from the README."""
+        text = describe_package((ROOT / "README.md").read_text(encoding="utf-8"))
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}

@@ -16,9 +16,11 @@ from pkgutil import iter_modules
 from typing import Any
 
 from benchmarks import measure
+from benchmarks.training import NETWORKS
 from wiregrad.cli.bench import SUITE_PARTS, describe_machine
 
-HELPERS = {"__main__", "measure", "peers", "training_steps"}
+HELPERS = {"__main__", "executors", "gpu", "measure", "peers", "training_steps"}
+"""Modules that are no benchmarks in one run on this machine: helpers, and scripts with their own command line."""
 NAMES = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name not in HELPERS)
 PAGE = """# Benchmarks
 
@@ -33,7 +35,13 @@ def main(args: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, as ratios within one run.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
     parser.add_argument("--quick", action="store_true", help="small sizes, where a benchmark has them")
-    parser.add_argument("--part", action="append", default=[], choices=SUITE_PARTS, help="some of native's tables only")
+    parser.add_argument(
+        "--part",
+        action="append",
+        default=[],
+        choices=[*SUITE_PARTS, *NETWORKS],
+        help="some of native's tables, or of training's networks only",
+    )
     parser.add_argument("-o", "--output", action="append", default=[], type=Path, help="write FILE.md or FILE.json")
     chosen = parser.parse_args(args)
     unknown = [name for name in chosen.names if name not in NAMES]

@@ -1,7 +1,8 @@
 """Loops as nodes: ten gradients against jax.jit with lax.scan, compile time by number of steps, memory of a long scan.
 
-The programs are written once, as those of `tests/peers/loop_programs.py`: on NumPy and wiregrad, and on JAX. Times are
-processor time, taken in turns. The memory is the growth of the peak of a fresh process while a scan is differentiated.
+The programs are written once, as those of `tests/support/loop_programs.py`: on NumPy and wiregrad, and on JAX. Times
+are processor time, taken in turns. The memory is the growth of the peak of a fresh process while a scan is
+differentiated.
 """
 
 from __future__ import annotations

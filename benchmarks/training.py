@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -30,7 +30,8 @@ import numpy as np
 from benchmarks.measure import Report, Table, milliseconds, seconds
 
 NETWORKS = ("network", "convolutions", "transformer")
-FRAMEWORKS = ("wiregrad", "PyTorch", "torch.compile", "JAX")
+FRAMEWORKS = ("wiregrad", "optim.CompiledStep", "PyTorch", "torch.compile", "JAX")
+"""Who takes part: `wg.compile` of a step that is written by hand, the class that writes it for a model, and others."""
 WANTED = {"network": 1.0, "transformer": 1.0}
 """The largest share of PyTorch's time that a step should take."""
 RATE = 1e-3
@@ -147,6 +148,19 @@ def make_wiregrad_step(name: str, problem: Problem) -> Step:
     return step
 
 
+def make_compiled_step(name: str, problem: Problem) -> Step:
+    """Return a step with `optim.CompiledStep`, which changes the model and the optimiser."""
+    from wiregrad import nn, optim  # noqa: PLC0415
+
+    model = list_layers(nn, name, rng=np.random.default_rng(0), dtype=np.float32)
+    model.load_state_dict(problem.weights)
+    measure = nn.mse_loss if name == "transformer" else nn.cross_entropy
+    optimizer = optim.Adam(model.parameters(), lr=RATE)
+    take_step = optim.CompiledStep(model, lambda model, x, y: measure(model(x), y), optimizer)
+    targets = problem.cycle_targets(np.asarray)
+    return lambda: take_step(problem.x, next(targets))
+
+
 def make_torch_step(name: str, problem: Problem, *, compiled: bool = False) -> Step:
     """Return a step with `torch.nn`, eager or compiled."""
     import torch  # noqa: PLC0415
@@ -260,7 +274,10 @@ def run_transformer(weights: Any, x: Any) -> Any:
 def serve_turns(framework: str, name: str) -> None:
     """Take steps whenever a line with their number comes in; write the first losses, then the times of each turn."""
     problem = make_problem(name)
-    makers = {"wiregrad": make_wiregrad_step, "PyTorch": make_torch_step, "JAX": make_jax_step}
+    makers = {
+        **{"wiregrad": make_wiregrad_step, "optim.CompiledStep": make_compiled_step},
+        **{"PyTorch": make_torch_step, "JAX": make_jax_step},
+    }
     if framework == "torch.compile":
         step = make_torch_step(name, problem, compiled=True)
     else:
@@ -348,11 +365,11 @@ def compare_frameworks(name: str, threads: int, turns: int) -> dict[str, dict[st
     }
 
 
-def run(*, quick: bool = False) -> Report:
-    """Compare all networks with one and two threads."""
+def run(*, quick: bool = False, parts: Sequence[str] = ()) -> Report:
+    """Compare all networks, or those that are named, with one and two threads."""
     rows: list[list[str]] = []
     figures: dict[str, Any] = {}
-    for name in NETWORKS:
+    for name in [name for name in NETWORKS if not parts or name in parts]:
         for threads in (1, 2):
             found = figures[f"{name}, {threads}"] = compare_frameworks(name, threads, QUICK_TURNS if quick else TURNS)
             measured = "processor" if threads == 1 else "clock"

@@ -2,24 +2,25 @@
 
 With it go the circuit of the step and its run, forward and backward, every value kept.
 
-Steps are forward, backward and AdamW, in float32, on one thread and after warming up. Bytes are the largest sum of
-storages that are alive during a step, counted when each op ends, parameters and optimizer state included.
+Steps are forward, backward and AdamW, in float32 and under autocast, on one thread and after warming up. Bytes are the
+largest sum of storages that are alive during a step, counted when each op ends, parameters and optimizer state
+included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import wiregrad as wg
 from benchmarks.measure import Report, Table, interleaved, milliseconds, time_calls
+from tests.peers.torch_models import Gpt, GraphNetwork, ResNet, Tagger, UNet, Vae
 
 MAX_TIME_RATIO = 5.0
 MAX_MEMORY_RATIO = 3.0
@@ -27,58 +28,14 @@ MAX_CIRCUIT_RATIO = 15.0
 REPEATS = 9
 
 
-class ResidualBlock(nn.Module):
-    """Two convolutions with batch normalization, and what came in added to them."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(width, width, 3, padding=1, bias=False)
-        self.first_norm = nn.BatchNorm2d(width)
-        self.second = nn.Conv2d(width, width, 3, padding=1, bias=False)
-        self.second_norm = nn.BatchNorm2d(width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = functional.relu(self.first_norm(self.first(x)), inplace=True)
-        return functional.relu(x + self.second_norm(self.second(y)))
-
-
-class Block(nn.Module):
-    """A transformer block."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.before = nn.LayerNorm(width)
-        self.attention = nn.MultiheadAttention(width, 4, batch_first=True)
-        self.after = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.before(x)
-        x = x + self.attention(y, y, y, need_weights=False)[0]
-        return x + self.mlp(self.after(x))
-
-
-class Tagger(nn.Module):
-    """An LSTM that gives each word a tag."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = nn.Embedding(1000, 64)
-        self.lstm = nn.LSTM(64, 128, batch_first=True)
-        self.head = nn.Linear(128, 12)
-
-    def forward(self, words: torch.Tensor) -> torch.Tensor:
-        return self.head(self.lstm(self.table(words))[0]).flatten(0, 1)
-
-
 @dataclass(frozen=True)
 class WatchedModel:
-    """A model, its data and its labels."""
+    """A model that computes a loss, its arguments, and whether it runs under autocast."""
 
     title: str
     model: nn.Module
-    inputs: torch.Tensor
-    labels: torch.Tensor
+    batch: tuple[torch.Tensor, ...]
+    is_cast: bool
 
     def make_step(self) -> Callable[[], None]:
         """Return a training step."""
@@ -86,30 +43,35 @@ class WatchedModel:
 
         def step() -> None:
             optimizer.zero_grad()
-            functional.cross_entropy(self.model(self.inputs), self.labels).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.is_cast):
+                loss = self.model(*self.batch)
+            loss.backward()
             optimizer.step()
 
         return step
 
 
-def build_models() -> list[WatchedModel]:
-    """Return the models that are measured."""
+def draw_graph(nodes: int, edges: int) -> tuple[torch.Tensor, ...]:
+    """Return features, edges, the graph of each node, and a target for each of two graphs."""
+    graph = (torch.arange(nodes) >= nodes // 2).long()
+    return torch.randn(nodes, 3), torch.randint(0, nodes, (2, edges)), graph, torch.randn(2)
+
+
+def build_models() -> Iterator[WatchedModel]:
+    """Yield the models that are measured, those of the tests in larger sizes, in float32 and under autocast."""
     torch.manual_seed(0)
-    residual = [ResidualBlock(32) for _ in range(8)]
-    pictures = nn.Sequential(
-        nn.Conv2d(3, 32, 3, stride=2), nn.ReLU(), *residual, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)
-    )
-    words = torch.randint(0, 500, (8, 64))
-    language = nn.Sequential(
-        nn.Embedding(500, 128), *[Block(128) for _ in range(4)], nn.Linear(128, 500), nn.Flatten(0, 1)
-    )
-    dense = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
-    return [
-        WatchedModel("8 residual blocks, 8 pictures", pictures, torch.randn(8, 3, 32, 32), torch.arange(8)),
-        WatchedModel("4 transformer blocks, 512 words", language, words, words.flatten()),
-        WatchedModel("LSTM tagger, 512 words", Tagger(), words, words.flatten() % 12),
-        WatchedModel("dense 64-256-256-10, 128 rows", dense, torch.randn(128, 64), torch.arange(128) % 10),
-    ]
+    words = torch.randint(1, 1000, (8, 64))
+    models: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]] = {
+        "ResNet-18, width 16, 8 pictures": (ResNet(16, 10), (torch.randn(8, 3, 64, 64), torch.arange(8))),
+        "GPT, 4 blocks, 512 words": (Gpt(500, 64, 128, 4, 4), (torch.randint(0, 500, (8, 65)),)),
+        "U-Net, width 16, 4 pictures": (UNet(16), (torch.randn(4, 1, 64, 64), torch.rand(4, 1, 64, 64).round())),
+        "VAE 784-256-20, 128 pictures": (Vae(784, 256, 20), (torch.rand(128, 784),)),
+        "LSTM tagger, both ways, 512 words": (Tagger(1000, 64, 128, 12), (words, words % 12)),
+        "graph network, 4,096 edges": (GraphNetwork(64), draw_graph(1024, 4096)),
+    }
+    for is_cast in (False, True):
+        for title, (model, batch) in models.items():
+            yield WatchedModel(f"{title}, autocast" if is_cast else title, model, batch, is_cast)
 
 
 class PeakCounter(TorchDispatchMode):

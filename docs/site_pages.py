@@ -1,12 +1,14 @@
 """What the site has beyond the pages of this folder: the reference, the playground, the colours of code.
 
 Sphinx loads this as an extension. Before pages are read it writes `reference/`, one page for each part of the package
-with every public name on it; `project/`, the pages of the folder above; and `_static/playground/`, the
-explorer and the lessons as pages that need no server. None of them is kept in the repository.
+with every public name on it; `project/`, the pages of the folder above; `programs/`, a page for each program of
+examples/; and `_static/playground/`, the explorer and the lessons as pages that need no server. None of them is kept in
+the repository.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -27,6 +29,9 @@ HERE = Path(__file__).parent
 REFERENCE = HERE / "reference"
 PROJECT = HERE / "project"
 PLAYGROUND = HERE / "_static" / "playground"
+PROGRAMS = HERE / "programs"
+EXAMPLE_FILES = sorted([*(HERE.parent / "examples").glob("*.py"), *(HERE.parent / "examples" / "gallery").glob("*.py")])
+"""The programs of the repository; each has a page of its own."""
 
 TOPICS = {
     "frontends.transforms.derivatives": "Derivatives",
@@ -251,6 +256,30 @@ def write_project_pages() -> None:
     (PROJECT / "decisions.md").write_text(decisions, encoding="utf-8")
 
 
+def write_program_pages() -> None:
+    """Write a page for each program of examples/: what it says about itself, its picture and its code."""
+    PROGRAMS.mkdir(exist_ok=True)
+    rows = []
+    for path in EXAMPLE_FILES:
+        source = path.read_text(encoding="utf-8")
+        docstring = ast.get_docstring(ast.parse(source)) or ""
+        title, _, rest = docstring.partition("\n\n")
+        picture = HERE / "images" / f"science-{path.stem.replace('_', '-')}.svg"
+        shown = [f"![The picture of {path.stem}](../images/{picture.name})"] if picture.is_file() else []
+        # The docstring is written above the code already.
+        code = source.partition('"""')[2].partition('"""')[2].strip("\n")
+        blocks = [f"# {path.stem}", title, rest, *shown, f"```python\n{code}\n```"]
+        (PROGRAMS / f"{path.stem}.md").write_text(join_blocks(*blocks), encoding="utf-8")
+        rows.append(f"| [`{path.stem}`]({path.stem}.md) | {' '.join(title.split())} |")
+    index = join_blocks(
+        "# All programs",
+        "The programs of `examples/`, each with its code.",
+        "\n".join(["| program | what it does |", "| --- | --- |", *rows]),
+        "\n".join(["```{toctree}", ":hidden:", "", *(path.stem for path in EXAMPLE_FILES), "```"]),
+    )
+    (PROGRAMS / "index.md").write_text(index, encoding="utf-8")
+
+
 def write_playground() -> None:
     """Write the examples of the explorer, and the lessons, as pages that need no server."""
     PLAYGROUND.mkdir(parents=True, exist_ok=True)
@@ -270,8 +299,9 @@ def join_blocks(*blocks: str) -> str:
 
 
 def adapt_page(app: Any, page: str, source: list[str]) -> None:
-    """Let links to pages beside this folder lead to their pages here, and end blocks without the line doctest needs."""
+    """Let links to pages and programs beside this folder lead to their pages here; end blocks without an empty line."""
     source[0] = re.sub(r"^(```\w+\n.*?)\n\n```$", r"\1\n```", source[0], flags=re.MULTILINE | re.DOTALL)
+    source[0] = re.sub(r"\]\(\.\./((?:\.\./)*)examples/(?:gallery/)?(\w+)\.py\)", r"](\1programs/\2.md)", source[0])
     for name in ROOT_PAGES:
         source[0] = re.sub(rf"\]\(\.\./((?:\.\./)*){name}\.md", rf"](\1project/{name.lower()}.md", source[0])
 
@@ -312,6 +342,7 @@ def prepare_site(app: Any) -> None:
     """Write what the site derives, before its pages are read."""
     write_reference()
     write_project_pages()
+    write_program_pages()
     write_playground()
 
 

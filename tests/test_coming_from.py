@@ -65,6 +65,7 @@ SCOPES: dict[str, Callable[[], Scope]] = {
     "PyTorch": make_torch_values,
     "JAX": make_values,
     "CasADi": make_functions,
+    "TensorFlow": make_torch_values,
 }
 
 

@@ -44,7 +44,7 @@ def test_a_picture_belongs_to_an_example_and_shows_all_its_panels(path: Path) ->
     run = json.loads(path.read_text(encoding="utf-8"))
     texts = {element.text for element in ElementTree.fromstring(PICTURES["draw_picture"](run)).iter()}
 
-    assert (ROOT / "examples" / f"{path.stem}.py").is_file()
+    assert PICTURES["find_example"](path.stem).is_file()
     assert {panel["title"] for panel in run["panels"]} <= texts
 
 
@@ -58,6 +58,14 @@ def test_a_name_has_one_color_in_all_panels() -> None:
     panels = [{"lines": {"a": [], "b": []}}, {"points": {"c": []}, "lines": {"a": []}}]
 
     assert PICTURES["number_names"](panels) == {"a": 0, "b": 1, "c": 2}
+
+
+def test_names_that_are_wider_than_a_panel_take_several_rows() -> None:
+    names = ["a", "a long name", "another name", "one more"]
+    rows = PICTURES["break_names"]({"lines": {name: [] for name in names}})
+
+    assert [[name for _, name in row] for row in rows] == [names[:2], names[2:]]
+    assert all(sum(PICTURES["measure_name"](name) for _, name in row) < 270.0 for row in rows)
 
 
 def test_axes_with_equal_units_keep_circles_round() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from wiregrad import errors
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "wiregrad"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -89,3 +91,29 @@ def test_links_lead_to_pages_and_headings(page: Path) -> None:
 
 def test_pages_name_many_functions() -> None:
     assert len([name for _, _, name in find_named_files() if name]) > 50
+
+
+ERROR_SECTIONS = dict(
+    re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE | re.DOTALL)
+)
+ANSWERED_INSIDE = {"AmbiguousIndexError", "NotNativeError"}
+"""Errors that wiregrad itself answers in all but odd cases: their sections show what is computed instead."""
+
+
+def test_every_error_has_a_section_and_no_other() -> None:
+    classes = [thing for thing in vars(errors).values() if isinstance(thing, type)]
+    own = {cls.__name__ for cls in classes if issubclass(cls, errors.WiregradError)} - {"WiregradError"}
+
+    assert set(ERROR_SECTIONS) == own
+
+
+@pytest.mark.parametrize("name", sorted(set(ERROR_SECTIONS) - ANSWERED_INSIDE))
+def test_the_section_of_an_error_has_a_program_that_raises_it_and_one_that_does_not(name: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", ERROR_SECTIONS[name], re.DOTALL)
+
+    if name == "UnknownOpsError":
+        # Its program needs PyTorch: one block with both parts, run by tests/peers/test_examples.py.
+        assert "except wg.WiregradError" in blocks[0]
+        return
+    assert f"wiregrad.errors.{name}: " in blocks[0]
+    assert "Traceback" not in blocks[1]

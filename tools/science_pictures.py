@@ -26,6 +26,7 @@ ROOT = Path(__file__).parent.parent
 PANEL_WIDTH, PANEL_HEIGHT = 250.0, 210.0
 MARGIN_LEFT, MARGIN_TOP, MARGIN_BOTTOM, MARGIN_RIGHT = 56.0, 52.0, 44.0, 18.0
 MAX_COLUMNS = 3
+NAME_HEIGHT = 15.0
 GREY_LEVELS = 32
 Shapes = Mapping[str, Sequence[Sequence[float]]]
 KINDS = ("lines", "points", "circles")
@@ -33,7 +34,7 @@ KINDS = ("lines", "points", "circles")
 
 def record_picture(name: str) -> dict[str, Any]:
     """Run an example in its full version; returns its title, its panels and what it took."""
-    example = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
+    example = runpy.run_path(str(find_example(name)))
     start = time.process_time()
     panels = example["main"](full=True)
     seconds = time.process_time() - start
@@ -42,6 +43,11 @@ def record_picture(name: str) -> dict[str, Any]:
         "processor_seconds": float(f"{seconds:.2g}"),
         "panels": round_numbers(panels),
     }
+
+
+def find_example(name: str) -> Path:
+    """Return the file of an example: in examples/ or in the gallery."""
+    return next(path for folder in ("examples", "examples/gallery") if (path := ROOT / folder / f"{name}.py").is_file())
 
 
 def round_numbers(content: Any) -> Any:
@@ -74,10 +80,11 @@ def draw_picture(run: Mapping[str, Any]) -> str:
     canvas.add_text(14, 24, run["title"], "h")
     columns = 2 if len(panels) == 4 else min(len(panels), MAX_COLUMNS)
     wide = MARGIN_LEFT + PANEL_WIDTH + MARGIN_RIGHT
-    tall = MARGIN_TOP + PANEL_HEIGHT + MARGIN_BOTTOM
+    above = MARGIN_TOP + NAME_HEIGHT * (max(len(break_names(panel)) for panel in panels) - 1)
+    tall = above + PANEL_HEIGHT + MARGIN_BOTTOM
     for k, panel in enumerate(panels):
         left = MARGIN_LEFT + wide * (k % columns)
-        top = 30 + MARGIN_TOP + tall * (k // columns)
+        top = 30 + above + tall * (k // columns)
         draw_panel(canvas, panel, colours, left, top)
     rows = -(-len(panels) // columns)
     canvas.width = wide * columns
@@ -96,8 +103,10 @@ def draw_panel(
     canvas: PlotCanvas, panel: Mapping[str, Any], colours: Mapping[str, int], left: float, top: float
 ) -> None:
     """Draw one panel; `left` and `top` are the corner of what its axes enclose."""
-    canvas.add_text(left - 42, top - 34, panel["title"])
-    write_names(canvas, panel, colours, left, top - 14)
+    rows = break_names(panel)
+    canvas.add_text(left - 42, top - 34 - NAME_HEIGHT * (len(rows) - 1), panel["title"])
+    for k, row in enumerate(reversed(rows)):
+        write_names(canvas, row, colours, left, top - 14 - NAME_HEIGHT * k)
     if "image" in panel:
         draw_image(canvas, panel["image"], left, top)
     elif "pattern" in panel:
@@ -108,18 +117,36 @@ def draw_panel(
         draw_shapes(canvas, panel, colours, x, y)
 
 
-def write_names(
-    canvas: PlotCanvas, panel: Mapping[str, Any], colours: Mapping[str, int], left: float, y: float
-) -> None:
-    """Write the names of what a panel shows, each beside its colour."""
+def break_names(panel: Mapping[str, Any]) -> list[list[tuple[str, str]]]:
+    """Return the names of what a panel shows, each with its kind, in rows that are no wider than the panel."""
+    rows: list[list[tuple[str, str]]] = [[]]
+    width = 0.0
     for kind in KINDS:
         for name in panel.get(kind, {}):
-            if kind == "lines":
-                canvas.add_line([(left, y - 4), (left + 16, y - 4)], f"s{colours[name]}")
-            else:
-                add_circle(canvas, left + 8, y - 4, 3.0, f"s{colours[name]}")
-            canvas.add_text(left + 21, y, name, "m")
-            left += 36 + 7.4 * len(name)
+            if rows[-1] and width + measure_name(name) > PANEL_WIDTH + MARGIN_RIGHT:
+                rows.append([])
+                width = 0.0
+            rows[-1].append((kind, name))
+            width += measure_name(name)
+    return rows
+
+
+def measure_name(name: str) -> float:
+    """Return the width of a name with its colour."""
+    return 36 + 7.4 * len(name)
+
+
+def write_names(
+    canvas: PlotCanvas, names: Sequence[tuple[str, str]], colours: Mapping[str, int], left: float, y: float
+) -> None:
+    """Write a row of names, each beside its colour."""
+    for kind, name in names:
+        if kind == "lines":
+            canvas.add_line([(left, y - 4), (left + 16, y - 4)], f"s{colours[name]}")
+        else:
+            add_circle(canvas, left + 8, y - 4, 3.0, f"s{colours[name]}")
+        canvas.add_text(left + 21, y, name, "m")
+        left += measure_name(name)
 
 
 def add_circle(canvas: PlotCanvas, x: float, y: float, radius: float, kind: str) -> None:

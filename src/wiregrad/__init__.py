@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wiregrad.api.compiled_function import compile
     from wiregrad.api.diagnostics import anomaly, blame, check_grads, explain, record
     from wiregrad.api.functions import *  # noqa: F403 - the stub lists them
-    from wiregrad.api.submodules import draw_batches, nn, optim, train
+    from wiregrad.api.submodules import draw_batches, mean_value_and_grad, nn, optim, train
     from wiregrad.api.values import (
         Function,
         Value,
@@ -122,6 +122,7 @@ __all__ = [
     "linearize",
     "load",
     "load_arrays",
+    "mean_value_and_grad",
     "minimize",
     "newton",
     "nn",
@@ -184,7 +185,7 @@ if not TYPE_CHECKING:
             "compile": "wiregrad.api.compiled_function",
             "Quiz": "wiregrad.learn.quiz",
             **dict.fromkeys(("from_jax", "from_onnx", "from_torch", "watch"), "wiregrad.exchange"),
-            **dict.fromkeys(("draw_batches", "train"), "wiregrad.training"),
+            **dict.fromkeys(("draw_batches", "mean_value_and_grad", "train"), "wiregrad.training"),
             **dict.fromkeys(("load_arrays", "save_arrays"), "wiregrad.files"),
             "nn": "wiregrad.nn",
             "optim": "wiregrad.optim",

@@ -175,6 +175,10 @@ class DeviceError(WiregradError, RuntimeError):
     """A GPU, or its driver, is missing or has failed; the message says what was looked for or what failed."""
 
 
+class WorkerError(WiregradError, RuntimeError):
+    """The workers of an executor failed again and again, or raised what cannot be sent to another process."""
+
+
 class InterpreterWarning(RuntimeWarning):
     """A function that was to run in native code is replayed by the interpreter; the message says why."""
 

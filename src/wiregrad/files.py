@@ -55,7 +55,7 @@ from wiregrad.errors import (
 )
 from wiregrad.ir import CircuitGraph
 from wiregrad.ir.builder import CircuitRecording
-from wiregrad.ir.circuit import bind_untrusted, check_node_count, verify
+from wiregrad.ir.circuit import bind_untrusted, check_node_count, find_bodies, verify
 from wiregrad.ir.columns import (
     DERIVE_MODE,
     Certificate,
@@ -119,7 +119,7 @@ def write_json(circuit: CircuitGraph, tensors: NamedTensors | None = None) -> st
         f'"format": {_encode_json(FORMAT_NAME)}',
         f'"version": {FORMAT_VERSION}',
         f'"name": {_encode_json(circuit.name)}',
-        f'"nodes": {_write_lines(_describe_nodes(circuit, tensors))}',
+        f'"nodes": {_write_lines(_describe_nodes(circuit, tensors, ""))}',
         f'"outputs": {_write_lines(_describe_outputs(circuit))}',
     ]
     if circuit.certificates:
@@ -151,7 +151,8 @@ def _describe_outputs(circuit: CircuitGraph) -> Iterator[WrittenFields]:
         yield {"name": label, "node": node}
 
 
-def _describe_nodes(circuit: CircuitGraph, tensors: NamedTensors | None) -> Iterator[WrittenFields]:
+def _describe_nodes(circuit: CircuitGraph, tensors: NamedTensors | None, within: str) -> Iterator[WrittenFields]:
+    """Return the fields of each node; `within` begins the names of the tensors of a loop's body."""
     usual = derive_usual_modes(circuit.columns.codes, circuit.columns.starts, circuit.columns.sources)
     names = circuit.columns.names.group_by_node()
     constants = circuit.constants()
@@ -166,9 +167,19 @@ def _describe_nodes(circuit: CircuitGraph, tensors: NamedTensors | None) -> Iter
         if kind not in (FLOAT, BOOL) or (row.op is not CONSTANT and kind == BOOL):
             fields["type"] = str(kind)
         if row.op is CONSTANT:
-            fields |= _describe_constant(row.node, constants[row.node], tensors)
+            fields |= _describe_constant(f"{within}constant.{row.node}", constants[row.node], tensors)
         fields |= _describe_op(row, 0 if usual is None else int(usual[row.node]))
+        bodies = find_bodies(row.op)
+        if bodies:
+            names_within = [f"{within}body.{row.node}.{k}." for k in range(len(bodies))]
+            fields["bodies"] = [_describe_body(*pair, tensors) for pair in zip(bodies, names_within, strict=True)]
         yield fields | _describe_origin(circuit, row.node)
+
+
+def _describe_body(circuit: CircuitGraph, within: str, tensors: NamedTensors | None) -> WrittenFields:
+    """Return a circuit that a loop or a branch runs."""
+    nodes = list(_describe_nodes(circuit, tensors, within))
+    return {"name": circuit.name, "nodes": nodes, "outputs": list(_describe_outputs(circuit))}
 
 
 def _describe_origin(circuit: CircuitGraph, node: int) -> WrittenFields:
@@ -185,14 +196,15 @@ def _describe_origin(circuit: CircuitGraph, node: int) -> WrittenFields:
 
 def _describe_op(row: Row, usual: int) -> WrittenFields:
     """Return the settings of a node, and its kink mode if it is not the usual one."""
-    if row.op.per_call:
+    settings = row.op.stored_settings()
+    if settings is None:
         raise FileFormatError(
             f"a node applies {row.op.title}, a user's Python function, which "
             "cannot be stored in a file; write it in wiregrad's ops, or register an op for it"
         )
     fields: WrittenFields = {}
-    if row.op.settings:
-        fields["settings"] = {name: _write_setting(value) for name, value in row.op.settings}
+    if settings:
+        fields["settings"] = {name: _write_setting(value) for name, value in settings.items()}
     if row.mode != usual:
         fields["kink"] = write_mode(row.mode, row.op.inputs)
     return fields
@@ -206,11 +218,10 @@ def _write_setting(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _describe_constant(node: int, value: WireValue, tensors: NamedTensors | None) -> WrittenFields:
+def _describe_constant(name: str, value: WireValue, tensors: NamedTensors | None) -> WrittenFields:
     check_storable(type_of_constant(value))
     if tensors is None or not np.ndim(value):
         return {"value": write_elements(value)}
-    name = f"constant.{node}"
     tensors[name] = np.asarray(value)
     return {"tensor": name}
 
@@ -260,14 +271,23 @@ def unknown_version_error(version: object) -> FileFormatError:
 def _read_version_1(document: JsonFields, tensors: Mapping[str, NDArray[Any]]) -> CircuitGraph:
     """Read version 1."""
     _check_fields("the document", document, ("format", "version", "name", "nodes", "outputs"), ("steered",))
+    unused = set(tensors)
+    circuit = _read_circuit(document, tensors, unused)
+    if unused:
+        raise FileFormatError(f"the tensor {short_repr(min(unused))} belongs to no node")
+    return circuit
+
+
+def _read_circuit(document: JsonFields, tensors: Mapping[str, NDArray[Any]], unused: set[str]) -> CircuitGraph:
+    """Read a circuit or a body; the tensors that it takes are removed from `unused`."""
     nodes = _check_list("nodes", document.get("nodes", []))
     outputs = _check_list("outputs", document.get("outputs", []))
     steered = _check_list("steered", document.get("steered", []))
     check_node_count(len(nodes))
-    reader = _DocumentReader(tensors)
+    reader = _DocumentReader(tensors, unused)
     for index, node in enumerate(nodes):
         reader.read_node(index, node)
-    recording = reader.finish_recording()
+    recording = reader.recording
     roots = dict(_read_output(k, item, len(nodes)) for k, item in enumerate(outputs))
     if len(roots) < len(outputs):
         raise FileFormatError("two outputs have the same name")
@@ -288,16 +308,16 @@ _LEAF_FIELDS: dict[str, tuple[str, ...]] = {
     INPUT.name: _COMMON_FIELDS,
     CONSTANT.name: (*_COMMON_FIELDS, "value", "tensor"),
 }
-_OP_FIELDS = (*_COMMON_FIELDS, "inputs", "settings", "kink")
+_OP_FIELDS = (*_COMMON_FIELDS, "inputs", "settings", "kink", "bodies")
 
 
 class _DocumentReader:
     """Adds the nodes of a document to a recording, one by one."""
 
-    def __init__(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(self, tensors: Mapping[str, NDArray[Any]], unused: set[str]) -> None:
         self.recording = CircuitRecording()
         self.tensors = tensors
-        self._unused = set(tensors)
+        self._unused = unused
         self._places: dict[Place, Place] = {}
 
     def read_node(self, index: int, node: JsonValue) -> None:
@@ -308,12 +328,6 @@ class _DocumentReader:
             name = node.get("op") if type(node) is dict else None
             op = f" ({name})" if type(name) is str and name in TABLE else ""
             raise FileFormatError(f"node {index}{op}: {error}") from None
-
-    def finish_recording(self) -> CircuitRecording:
-        """Return the recording; raise if a tensor belongs to no node."""
-        if self._unused:
-            raise FileFormatError(f"the tensor {short_repr(min(self._unused))} belongs to no node")
-        return self.recording
 
     def _append_node(self, index: int, node: JsonValue) -> None:
         op = _read_op(node)
@@ -340,12 +354,18 @@ class _DocumentReader:
         op.complete(sources)
         if len(sources) < len(op.inputs):
             raise FileFormatError(f"{op.name} takes {len(op.inputs)} wires; got {len(sources)}")
-        op = bind_untrusted(op, _read_settings(fields.get("settings", {})))
+        bodies = [self._read_body(item) for item in _check_list("bodies", fields.get("bodies", []))]
+        op = bind_untrusted(op, _read_settings(fields.get("settings", {})), bodies)
         mode = _read_kink(op, fields["kink"]) if "kink" in fields else DERIVE_MODE
         kind = table.type_at(table.infer_number(op, tuple([recording.type_number_of(source) for source in sources])))
         if stated is not None and stated != kind:
             raise FileFormatError(f"its stated type is {stated}, but its op gives {kind}")
         recording.append_op(op, sources, kind, mode)
+
+    def _read_body(self, item: JsonValue) -> CircuitGraph:
+        # The depth of the recursion was checked when the JSON was read.
+        body = _check_fields("a body", item, ("name", "nodes", "outputs"), ())
+        return _read_circuit(body, self.tensors, self._unused)
 
     def _read_constant(self, fields: JsonFields, stated: WireType | None) -> WireValue:
         if ("value" in fields) == ("tensor" in fields):

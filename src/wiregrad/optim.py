@@ -852,7 +852,7 @@ class LBFGS(Optimizer):
         offset = 0
         for name, value in self.parameters.items():
             part = change[offset : offset + value.size]
-            value.data = origin[name] + part.reshape(value.shape)
+            value.data = (origin[name] + part.reshape(value.shape)).astype(value.dtype)
             offset += value.size
 
     def load_state_dict(self, state: Arrays) -> None:

@@ -28,16 +28,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 import wiregrad as wg
+from wiregrad.backends import executors
+from wiregrad.backends.compiled import Compiled
 from wiregrad.dtypes import JsonValue, count_with_noun
-from wiregrad.errors import FileFormatError, InputError, NonFiniteError, ShapeError, StateError, short_repr
+from wiregrad.errors import BranchError, FileFormatError, InputError, NonFiniteError, ShapeError, StateError, short_repr
 from wiregrad.files import (
     FilePath,
+    decode_circuit_file,
     decode_tensors,
+    encode_circuit_file,
     encode_tensors,
     has_tensor_dtype,
     read_file_bytes,
     replace_file,
 )
+from wiregrad.frontends.recording.arguments import flatten, unflatten
+from wiregrad.frontends.recording.trace import trace_at
+from wiregrad.frontends.replay.recorded_calls import take_labels_as_floats
+from wiregrad.ir import CircuitGraph
 from wiregrad.ir.text_form import read_strict_json
 
 Arrays = tuple[NDArray[Any], ...]
@@ -235,6 +243,150 @@ class TrainingRun:
             for k in range(self.epoch)
         ]
         return "\n".join(["epoch  " + "  ".join(f"{name:>9}" for name in names), *rows])
+
+
+def mean_value_and_grad(
+    loss: Loss,
+    params: Any,
+    data: Any,
+    *,
+    executor: object = None,
+    chunk_size: int | None = None,
+    chunks: int | None = None,
+    progress: bool = False,
+) -> tuple[float, Any]:
+    """Return the mean of a loss over data, and its gradient by the parameters, computed in chunks by many workers.
+
+    `loss(params, *chunk)` returns the mean loss of the examples in a chunk, or a vector with the loss of each; `data`
+    is an array, or a tuple of arrays with one row per example. It may also be an iterator over such chunks, or a
+    function that returns a chunk by its number, with the number of `chunks`. `executor` is anything with the interface
+    of `concurrent.futures`, a client of `dask.distributed`, or the module `ray`; without one, the chunks are computed
+    here, one after another. The result has the same bits for any number of workers.
+
+    The loss is traced here, and its circuit travels to the workers as a file, so they need not import it. A chunk at
+    which the loss takes another branch is computed here.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(1000, 3))
+    >>> y = x @ np.array([1.0, -2.0, 0.5])
+    >>> def loss(w, x, y):
+    ...     return np.mean((x @ w - y) ** 2)
+    >>> value, grad = mean_value_and_grad(loss, np.zeros(3), (x, y), chunk_size=100)
+    >>> np.allclose(grad, -2 * x.T @ y / 1000)
+    True
+    """
+    options: executors.StreamOptions = {"reduce": "mean", "progress": progress}
+    options |= {} if chunk_size is None else {"chunk_size": chunk_size}
+    executors.check_options(options)
+    check = partial(check_arrays, what="data")
+    source = executors.cut_data(data, check, chunks, chunk_size)
+    traced = TracedLoss(loss, params)
+    total = executors.Reducer(is_mean=True)
+    bar = executors.ChunkProgress(source.total, progress)
+    pool = executors.WorkerPool(executor)
+    try:
+        calls = (traced.make_call(points, is_local=pool.is_local) for points in source.chunks)
+        for call, outcome in executors.ChunkScheduler(pool).run(calls):
+            part = traced.settle(call, outcome)
+            total.take(part)
+            bar.count(part.size)
+    finally:
+        pool.close()
+        bar.close()
+    value, *grads = total.finish()
+    return value, unflatten(traced.tree, grads)
+
+
+class LossProgram:
+    """The circuit of a loss and its gradient, compiled."""
+
+    def __init__(self, circuit: CircuitGraph) -> None:
+        self._names = circuit.inputs
+        self._labels = circuit.outputs
+        self._compiled = Compiled(circuit)
+
+    def compute(self, chunk: Any, *, params: Sequence[Any], outside: Sequence[Any]) -> executors.ChunkOutcome:
+        """Return the sums over a chunk of the loss and its gradient."""
+        arrays = check_arrays(chunk, "a chunk")
+        size = len(arrays[0])
+        values = [*params, *map(_take_as_floats, arrays), *outside]
+        results = self._compiled(dict(zip(self._names, values, strict=True)))
+        parts = tuple(np.asarray(results[label], np.float64) * size for label in self._labels)
+        return executors.ChunkOutcome(size, parts, is_single=False)
+
+
+def load_loss_program(data: bytes) -> LossProgram:
+    """Return the program of a circuit file, as a worker needs it."""
+    return LossProgram(decode_circuit_file(data))
+
+
+MAX_EXACT_INTEGER = 2**53
+
+
+def _take_as_floats(array: NDArray[Any]) -> NDArray[Any]:
+    """Return data as floats, which the inputs of a circuit are."""
+    if array.dtype.kind == "f":
+        return array
+    if array.dtype.kind not in "iu" or array.max() > MAX_EXACT_INTEGER or array.min() < -MAX_EXACT_INTEGER:
+        raise InputError(f"data must be real numbers, and whole ones at most 2**53; got an array of {array.dtype}")
+    return array.astype(np.float64)
+
+
+class TracedLoss:
+    """A loss and its gradient as circuits, one for each shape of chunks."""
+
+    def __init__(self, loss: Loss, params: Any) -> None:
+        self._loss = loss
+        self._params = params
+        self._leaves, self.tree = flatten(params)
+        self._programs: dict[object, tuple[executors.Program, list[Any]]] = {}
+
+    def make_call(self, points: executors.ChunkPoints, *, is_local: bool) -> executors.ChunkCall:
+        """Return the call that computes a chunk; the loss is traced at the first one of each shape."""
+        key: object = None
+        if points.function is None:
+            key = tuple((array.shape, array.dtype) for array in check_arrays(points.table, "a chunk"))
+        if key not in self._programs:
+            circuit, outside = self._trace(check_arrays(points.read(), "a chunk"))
+            if is_local:
+                self._programs[key] = (executors.LocalProgram(LossProgram(circuit)), outside)
+            else:
+                data = b"".join(encode_circuit_file(circuit))
+                self._programs[key] = (executors.FileProgram(data, (), load_loss_program), outside)
+        program, outside = self._programs[key]
+        options = {"params": self._leaves, "outside": outside}
+        return executors.ChunkCall(program, "compute", options, points, is_summed=False)
+
+    def settle(self, call: executors.ChunkCall, outcome: executors.ChunkOutcome) -> executors.ChunkOutcome:
+        """Return the outcome of a call; trace and compute it here where the circuit is not that of its chunk."""
+        if outcome.error is None:
+            return outcome
+        if not isinstance(outcome.error, BranchError | ShapeError):
+            raise outcome.error
+        chunk = check_arrays(call.points.read(), "a chunk")
+        circuit, outside = self._trace(chunk)
+        return LossProgram(circuit).compute(chunk, params=self._leaves, outside=outside)
+
+    def _trace(self, chunk: Arrays) -> tuple[CircuitGraph, list[Any]]:
+        """Return the circuit of the mean loss and its gradient, and the values that it reads from outside."""
+        size = len(chunk[0])
+
+        def compute_mean(params: Any, *arrays: Any) -> Any:
+            value = self._loss(params, *arrays)
+            shape = np.shape(value)
+            if shape not in ((), (size,)):
+                raise ShapeError(
+                    f"the loss of {count_with_noun(size, 'example')} is one number, their mean, or a vector with the "
+                    f"loss of each; got shape {shape}"
+                )
+            return np.mean(value) if shape else value
+
+        for array in chunk:
+            _take_as_floats(array)
+        contiguous = [np.ascontiguousarray(array) for array in chunk]
+        function, args, _ = take_labels_as_floats(wg.value_and_grad(compute_mean), (self._params, *contiguous), {})
+        circuit, values = trace_at(function, args, {})
+        return circuit, values[len(self._leaves) + len(chunk) :]
 
 
 def check_arrays(data: object, what: str) -> Arrays:

@@ -474,3 +474,22 @@ def test_duplicate_labels_are_refused() -> None:
     y = b.exp(x, name="y")
     with pytest.raises(DuplicateNameError, match="name of another node"):
         b.build(labels={"x": y})
+
+
+def test_a_short_circuit_is_printed_as_its_text_form() -> None:
+    circuit = wg.circuit("e = a + b; f = e * c")
+
+    assert wg.Circuit.from_text(str(circuit)) == circuit
+
+
+def test_a_long_circuit_is_printed_without_its_middle() -> None:
+    builder = wg.Builder()
+    port = builder.input("x")
+    for _ in range(10_000):
+        port = builder.tanh(port)
+    lines = str(builder.build(port)).splitlines()
+
+    assert len(lines) == 401
+    assert lines[:3] == ["circuit f", "input x", "%1 = tanh x"]
+    assert lines[200] == "# 9,603 lines are left out here; circuit.to_text() has all of them"
+    assert lines[-2:] == ["f = tanh %9999", "output f"]

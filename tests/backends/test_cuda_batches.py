@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 import wiregrad as wg
-from wiregrad.backends.cuda import batches, driver, kernels
+from wiregrad.backends.cuda import batches, kernels
 from wiregrad.errors import BranchError, DeviceError, InputError, NoRuleError, NotNativeError
 
 from ..support.host_kernels import HostArray, HostGpu, use_host_gpu
@@ -142,7 +142,7 @@ def test_a_long_program_runs_in_several_launches_of_several_kernels(
     wanted = circuit.compile(device="cuda").batch_value_and_grad(points)
     monkeypatch.setattr(batches, "MAX_SCRATCH_BYTES", 4000)
     monkeypatch.setattr(kernels, "MAX_WHOLE_STEPS", 5)
-    monkeypatch.setattr(kernels, "STEPS_PER_KERNEL", 5)
+    monkeypatch.setattr(kernels, "NODES_PER_PART", 3)
     gpu.launches.clear()
     values, grads = circuit.compile(device="cuda").batch_value_and_grad(points)
 
@@ -199,9 +199,9 @@ def test_an_unknown_device_is_refused(device: Any) -> None:
 
 
 def test_without_a_driver_the_message_says_what_was_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "LIBRARY_NAMES", ("libcuda-missing.so.1",))
-    driver.load_library.cache_clear()
-    driver.find_gpu.cache_clear()
+    monkeypatch.setattr(batches, "LIBRARY_NAMES", ("libcuda-missing.so.1",))
+    batches.load_library.cache_clear()
+    batches.find_gpu.cache_clear()
     with pytest.raises(DeviceError, match=r"libcuda-missing\.so\.1 cannot be loaded"):
         wg.circuit("a * b").compile(device="cuda")
 
@@ -253,9 +253,9 @@ def test_rows_on_other_branches_are_computed_by_other_recordings(gpu: HostGpu) -
 
 
 def test_a_function_for_a_gpu_is_refused_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "LIBRARY_NAMES", ("libcuda-missing.so.1",))
-    driver.load_library.cache_clear()
-    driver.find_gpu.cache_clear()
+    monkeypatch.setattr(batches, "LIBRARY_NAMES", ("libcuda-missing.so.1",))
+    batches.load_library.cache_clear()
+    batches.find_gpu.cache_clear()
     with pytest.raises(DeviceError, match="cannot be loaded"):
         wg.compile(huber, device="cuda")
 

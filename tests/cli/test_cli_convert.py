@@ -92,11 +92,13 @@ def test_a_picture_of_several_outputs_is_of_the_bare_circuit(capsys: pytest.Capt
 
 
 VERBS = {
-    verb: ["--of", "a"] if any(param.required and param.name == "name" for param in command.params) else []
+    verb: ["--of", "a"] if any(param.opts == ["--of"] and param.name == "name" for param in command.params) else []
     for verb, command in cli.commands.items()
     if isinstance(command, TargetCommand) and verb not in ("convert", "explore")
 }
 """The commands that take a formula and values, and the options that each of them needs."""
+BEFORE_VALUES = {"find": ["op:add"]}
+"""What a command needs between the formula and the values."""
 
 
 def test_the_list_of_verbs_is_whole() -> None:
@@ -108,9 +110,10 @@ def test_a_circuit_file_stands_where_a_formula_can(
     capsys: pytest.CaptureFixture[str], here: Path, verb: str, ending: str
 ) -> None:
     run(capsys, "convert", EXPRESSION, f"model{ending}")
-    asked = run(capsys, verb, *VERBS[verb], f"model{ending}", *AT)
+    rest = [*BEFORE_VALUES.get(verb, []), *AT]
+    asked = run(capsys, verb, *VERBS[verb], f"model{ending}", *rest)
 
-    assert asked == run(capsys, verb, *VERBS[verb], EXPRESSION, *AT)
+    assert asked == run(capsys, verb, *VERBS[verb], EXPRESSION, *rest)
     assert asked[0] == 0
 
 
@@ -143,14 +146,15 @@ def test_one_of_several_outputs_can_be_chosen(capsys: pytest.CaptureFixture[str]
     (here / "two.txt").write_text(TWO.replace("sum x", "max x"))
     (here / "one.txt").write_text(TWO.replace("sum x", "max x").replace("output a, b", "output a"))
     of = ["--of", "y"] if CHOOSING[verb] else []
-    asked = run(capsys, verb, *of, "two.txt", "x=[1, 2, 3]", "y=2", "--output", "a")
+    rest = [*BEFORE_VALUES.get(verb, []), "x=[1, 2, 3]", "y=2"]
+    asked = run(capsys, verb, *of, "two.txt", *rest, "--output", "a")
 
-    assert asked == run(capsys, verb, *of, "one.txt", "x=[1, 2, 3]", "y=2")
+    assert asked == run(capsys, verb, *of, "one.txt", *rest)
     assert asked[0] == 0
-    assert "it has x, y, s, a, b" in run(capsys, verb, *of, "two.txt", "x=[1, 2, 3]", "y=2", "--output", "q")[2]
+    assert "it has x, y, s, a, b" in run(capsys, verb, *of, "two.txt", *rest, "--output", "q")[2]
 
 
-@pytest.mark.parametrize("verb", [verb for verb in CHOOSING if verb != "blame"])
+@pytest.mark.parametrize("verb", [verb for verb in CHOOSING if verb not in ("blame", "run", "find")])
 @pytest.mark.parametrize("outputs", ["a, b", "b"])
 def test_where_an_output_has_to_be_chosen_the_option_is_named(
     capsys: pytest.CaptureFixture[str], here: Path, verb: str, outputs: str
@@ -420,7 +424,8 @@ def test_control_characters_in_a_file_never_reach_the_terminal(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
     (here / "hostile.json").write_text(HOSTILE)
-    _, out, err = run(capsys, verb, *VERBS[verb], "hostile.json", "a=0")
+    query = ["op:log"] if verb == "find" else []
+    _, out, err = run(capsys, verb, *VERBS[verb], "hostile.json", *query, "a=0")
 
     assert out
     assert not {"\x1b", "\x9b", "\u202e"} & set(out + err)

@@ -593,3 +593,16 @@ def test_a_summary_keeps_what_its_page_will_ask_for(large: Run) -> None:
     assert asked <= summary["answers"].keys()
     assert {f"/node/{row['node']}" for row in summary["top"]} <= summary["answers"].keys()
     assert {f"/locate/{row['node']}" for row in summary["top"][:3]} <= summary["answers"].keys()
+
+
+def test_the_page_has_the_inside_of_loops() -> None:
+    circuit = wg.trace(lambda w: wg.fori_loop(0, 100, lambda i, x: np.sin(x) * w, 1.0), 0.9)
+    run = circuit.run(w=0.9)
+    (loop,) = build_page_data(circuit, run)["run"]["loops"].values()
+    names = [node["names"] for node in loop["circuit"]["nodes"]]
+
+    assert loop["steps"] == 100
+    assert (loop["shown"][0], loop["shown"][-1], len(loop["shown"])) == (0, 99, 24)
+    assert len(loop["runs"]) == 24
+    assert ["carry"] in names
+    assert loop["runs"][-1]["values"][-1] == run.output

@@ -682,9 +682,82 @@ def test_compiled_steps_are_made_once_and_replayed() -> None:
     gradient(0.6)
 
     assert decay._derived == made
-    assert len(made) == 4
+    assert len(made) == 5
     assert all(not step.info.fallbacks for step in made.values())
     assert made["odeint dopri5 1e-10 1e-12 [(2,)] * pull end [0]"].info.variants[0].hits > 20
+
+
+def hunt(t: Any, y: Any, p: Any) -> Any:
+    return np.stack([y[0] * (p[0] - p[1] * y[1]), y[1] * (p[2] * y[0] - p[3])])
+
+
+HUNT = wg.compile(hunt)
+RATES = np.array([1.5, 1.0, 1.0, 3.0])
+BLOCK_CASES = {
+    "one_block": ([0.0, 1.0, 2.0], {}),
+    "several_blocks": ([0.0, 0.1, 0.2, 19.5, 30.0], {}),
+    "no_rows_between": ([0.0, 30.0], {}),
+    "many_rows": (np.linspace(0.0, 3.0, 200), {}),
+    "backward": ([3.0, 1.1, 0.0], {}),
+    "short_steps": ([0.0, 2.0], {"max_step": 0.004}),
+    "loose": ([0.0, 5.0, 10.0], {"rtol": 1e-3, "atol": 1e-6}),
+}
+
+
+@pytest.mark.parametrize("name", BLOCK_CASES)
+def test_native_code_chooses_the_steps_that_python_chooses(name: str) -> None:
+    times, settings = BLOCK_CASES[name]
+    plain = wg.odeint(hunt, np.array([1.0, 1.0]), times, RATES, **settings)
+    blocks = wg.odeint(HUNT, np.array([1.0, 1.0]), times, RATES, **settings)
+
+    assert repr(plain) == repr(blocks)
+    assert_allclose(blocks.ys, plain.ys, rtol=1e-10)
+    assert_allclose(blocks.sol(times[-1] * 0.3), plain.sol(times[-1] * 0.3), rtol=1e-10)
+
+
+def test_the_gradient_of_several_blocks_is_that_of_single_steps() -> None:
+    def solve(f: Any, y0: Any, p: Any) -> Any:
+        return np.sum(wg.odeint(f, y0, [0.0, 3.3, 20.0], p).ys[1:] ** 2)
+
+    wanted = wg.grad(lambda *at: solve(hunt, *at), argnums=(0, 1))(np.array([1.0, 1.0]), RATES)
+    found = wg.grad(lambda *at: solve(HUNT, *at), argnums=(0, 1))(np.array([1.0, 1.0]), RATES)
+
+    for one, other in zip(found, wanted, strict=True):
+        assert_allclose(one, other, rtol=1e-8)
+
+
+def test_blocks_that_are_not_kept_are_computed_again_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    solve = wg.grad(lambda p: wg.odeint(HUNT, np.array([1.0, 1.0]), [0.0, 6.0], p).ys[-1, 0])
+    wanted = solve(RATES)
+    monkeypatch.setattr("wiregrad.frontends.transforms.ode.KEPT_BYTES", 1)
+
+    assert_allclose(solve(RATES), wanted, rtol=1e-9)
+
+
+def test_a_system_with_branches_is_solved_without_blocks() -> None:
+    def relax(t: Any, y: Any) -> Any:
+        return -y if y > 0.5 else -0.5 * y
+
+    compiled = wg.compile(relax)
+    for _ in range(3):
+        found = wg.odeint(compiled, 1.0, [0.0, 2.0])
+
+    assert_allclose(found.ys, wg.odeint(relax, 1.0, [0.0, 2.0]).ys, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("slope", "start", "settings", "message"),
+    [
+        (lambda t, y: y**2, 1.0, {}, "no step is short enough at t = 1"),
+        (lambda t, y: np.stack([y[1], 1e4 * (1.0 - y[0] ** 2) * y[1] - y[0]]), np.array([2.0, 0.0]), {}, "is stiff"),
+        (lambda t, y: np.cos(20.0 * t) * y, 1.0, {"max_steps": 300}, "300 steps led only to"),
+    ],
+    ids=["blow_up", "stiff", "too_many"],
+)
+def test_blocks_end_with_the_errors_of_single_steps(slope: Any, start: Any, settings: Any, message: str) -> None:
+    for f in (slope, wg.compile(slope)):
+        with pytest.raises(ConvergenceError, match=message):
+            wg.odeint(f, start, [0.0, 40.0], **settings)
 
 
 def test_a_compiled_system_refuses_values_that_it_is_not_passed() -> None:
@@ -730,7 +803,7 @@ def test_a_circuit_refuses_values_from_outside_and_the_steps_of_one_point() -> N
     with pytest.raises(EscapeError, match="pass the value after ts"):
         wg.trace(lambda x: x * wg.odeint(lambda t, y: -rate * y, x, [0.0, 1.0]).ys[-1], 1.0)
     with pytest.raises(EscapeError, match="other inputs need other steps"):
-        wg.trace(wg.grad(half_life), 2.0)
+        wg.trace(wg.grad(wg.grad(half_life)), 2.0)
 
 
 def test_compiled_functions_solve_again_and_differentiate() -> None:
@@ -738,6 +811,24 @@ def test_compiled_functions_solve_again_and_differentiate() -> None:
 
     assert_allclose([value(k) for k in (2.0, 1.0, 0.5)], np.log(2.0) / np.array([2.0, 1.0, 0.5]), rtol=1e-7)
     assert_allclose([slope(k) for k in (2.0, 1.0, 0.5)], -np.log(2.0) / np.array([4.0, 1.0, 0.25]), rtol=1e-6)
+
+
+def test_a_circuit_holds_the_gradient_of_a_solution() -> None:
+    def solve(k: Any, y0: Any) -> Any:
+        return np.sum(wg.odeint(lambda t, y, k: -k * y, y0, [0.0, 0.5, 1.0], k).ys[1:] * np.array([[1.0], [2.0]]))
+
+    start = np.array([1.0, 2.0])
+    circuit = wg.trace(wg.grad(solve, argnums=(0, 1)), 0.5, start)
+    gradient = wg.compile(wg.grad(solve, argnums=(0, 1)))
+
+    assert "ode_gradient" in [node.op.name for node in circuit.nodes]
+    for k in (0.5, 1.5, 0.2):
+        wanted = wg.grad(solve, argnums=(0, 1))(k, start)
+        for one, other in zip(gradient(k, start), wanted, strict=True):
+            assert_allclose(one, other, rtol=1e-12)
+        for one, other in zip(circuit(k=k, y0=start).values(), wanted, strict=True):
+            assert_allclose(one, other, rtol=1e-12)
+    assert not gradient.info.fallbacks
 
 
 def test_vmap_solves_once_per_example() -> None:

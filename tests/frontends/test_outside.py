@@ -214,6 +214,46 @@ def test_what_cannot_be_compared_is_named_by_info(name: str) -> None:
     assert reason.startswith("it ")
 
 
+PLANNED: dict[str, Callable[[Any], Any]] = {
+    "reshape": lambda x: wg.reshape(x, (4, 3)),
+    "ravel": lambda x: wg.ravel(x, "C"),
+    "expand_dims": lambda x: wg.expand_dims(x, 0),
+    "squeeze": lambda x: wg.squeeze(x, ()),
+    "transpose": lambda x: wg.transpose(x, (1, 0)),
+    "swapaxes": lambda x: wg.swapaxes(x, 0, 1),
+    "moveaxis": lambda x: wg.moveaxis(x, 0, -1),
+    "diagonal": lambda x: wg.diagonal(x, 1),
+}
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_functions_of_wiregrad_that_keep_plans_are_followed(name: str) -> None:
+    """Their caches hold what follows from their arguments, so that a gradient inside a function is replayed."""
+    arrange = PLANNED[name]
+
+    def find_gradient(x: Any) -> Any:
+        return wg.grad(lambda x: wg.sum(arrange(x) ** 3))(x)
+
+    inputs = [np.arange(12.0).reshape(3, 4) + k for k in range(4)]
+    wanted = [find_gradient(x) for x in inputs]
+    compiled = wg.compile(find_gradient)
+
+    assert all(np.allclose(compiled(x), gradient) for x, gradient in zip(inputs, wanted, strict=True))
+    assert (compiled.info.records, compiled.info.fallbacks) == (1, ())
+
+
+def test_a_cache_of_ones_own_is_not_followed() -> None:
+    @functools.lru_cache
+    def read(key: int) -> float:
+        return 2.0 * key
+
+    compiled = wg.compile(lambda x: x * read(3))
+    compiled(1.0)
+
+    ((reason, _),) = compiled.info.fallbacks
+    assert "functools._lru_cache_wrapper, which may change unnoticed" in reason
+
+
 def test_the_reason_names_the_object_and_its_kind() -> None:
     settings = Plain(2.0)
     settings.rng = np.random.default_rng(0)  # type: ignore[attr-defined]

@@ -430,3 +430,44 @@ def test_networks_are_loaded_on_first_use() -> None:
         "assert wg.nn.Module and wg.optim.Adam\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("name", nn.__all__)
+def test_the_page_on_networks_names_everything_that_there_is(name: str) -> None:
+    page = Path(__file__).parents[2] / "docs" / "networks.md"
+
+    assert f"`{name}`" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("CrossEntropyLoss", "wiregrad.nn has no 'CrossEntropyLoss'; the loss is a function, nn.cross_entropy"),
+        ("Parameter", "wiregrad.nn has no 'Parameter'; a parameter is wg.Value(array)"),
+        ("Linaer", "wiregrad.nn has no 'Linaer'"),
+    ],
+)
+def test_names_of_torch_nn_that_are_missing_are_explained(name: str, message: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(nn, name)
+
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("name", nn.NAMES_IN_PYTORCH)
+def test_no_name_is_explained_as_missing_that_is_there(name: str) -> None:
+    assert name not in vars(nn)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("named_parameters", "Net has no attribute 'named_parameters'; parameters() is a dict from names to values"),
+        ("wieght", "Net has no attribute 'wieght'"),
+    ],
+)
+def test_methods_of_pytorch_that_are_missing_are_explained(name: str, message: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(Net(), name)
+
+    assert str(caught.value) == message

@@ -204,6 +204,24 @@ def test_lbfgs_resumes_to_the_same_bits(search: str | None) -> None:
     assert resumed.data.tolist() == whole.data.tolist()
 
 
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_keeps_parameters_of_float32(search: str | None) -> None:
+    model = make_model(dtype=np.float32)
+    optimizer = optim.LBFGS(model.parameters(), lr=0.3, line_search_fn=search)
+    x, y = X.astype(np.float32), Y.astype(np.float32)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = nn.mse_loss(model(x), y)
+        loss.backward()
+        return loss
+
+    losses = [float(optimizer.step(closure).data) for _ in range(3)]
+
+    assert losses[-1] < 0.1 * losses[0]
+    assert {value.dtype for value in model.parameters().values()} == {np.dtype(np.float32)}
+
+
 def test_parts_of_a_model_whose_parameters_have_the_same_names_are_groups() -> None:
     model = make_model()
     groups = [{"params": model[0].parameters()}, {"params": model[2].parameters(), "lr": 0.0}]
@@ -442,6 +460,27 @@ def test_a_compiled_step_takes_labels_and_needs_one_recording() -> None:
         step(X, np.full(8, 3))
 
     assert step._compiled.info.records == 1
+
+
+def test_a_compiled_step_follows_a_loss_that_arranges_axes_and_ignores_labels() -> None:
+    rng = np.random.default_rng(0)
+    model = nn.Sequential(nn.Embedding(7, 4, rng=rng), nn.Linear(4, 5, rng=rng))
+    plain = nn.Sequential(nn.Embedding(7, 4, rng=rng), nn.Linear(4, 5, rng=rng))
+    plain.load_state_dict(model.state_dict())
+
+    def compute(model: Any, x: Any, y: Any) -> Any:
+        return nn.cross_entropy(wg.swapaxes(model(x), 1, 2), y)
+
+    take_step = optim.CompiledStep(model, compute, optim.Adam(model.parameters(), 0.05))
+    optimizer = optim.Adam(plain.parameters(), 0.05)
+    for k in range(5):
+        x, y = rng.integers(0, 7, (4, 6)), rng.integers(-1, 5, (4, 6))
+        y[y < 0] = -100 if k % 2 else 0
+        optimizer.zero_grad()
+        loss = compute(plain, x, y)
+        loss.backward()
+        optimizer.step()
+        assert take_step(x, y) == pytest.approx(float(loss.data), rel=1e-12)
 
 
 def test_a_step_that_is_not_finite_changes_nothing() -> None:

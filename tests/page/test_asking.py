@@ -238,3 +238,21 @@ def test_the_card_of_an_array_shows_cells_spread_and_where_it_divided_0_by_0(ope
     assert page.card.locator(".quoted .now").inner_text().split(maxsplit=1)[1] == "part = x / total"
     page.card.get_by_role("button", name="gradient").click()
     assert page.card.get_by_role("img", name="heat map of 4 by 3 elements").count() == 1
+
+
+def test_a_loop_opens_to_its_body_with_a_slider_over_its_steps(opened: Opener, tmp_path: Path) -> None:
+    run = wg.trace(lambda w: wg.fori_loop(0, 9, lambda i, x: np.sin(x) * w, 1.0), 0.9).run(w=0.9)
+    path = tmp_path / "loop.html"
+    path.write_text(to_html(run.circuit, run), "utf8")
+    page = opened(path=path)
+    page.button("Run backward").click()
+    page.page.get_by_text("scan of").first.click()
+    slider = page.card.get_by_role("slider", name="step")
+    told = [slider.get_attribute("aria-valuetext"), page.card.locator(".loop-steps .note").inner_text()]
+    slider.fill("8")
+    last = page.card.locator(".loop-steps .note").inner_text()
+
+    assert told == ["step 1 of 9", f"f0 = {np.sin(1.0) * 0.9:.4g}"]
+    assert slider.get_attribute("aria-valuetext") == "step 9 of 9"
+    assert last == f"f0 = {run.output:.4g}"
+    assert page.card.locator(".loop-steps svg [role=graphics-symbol]").count() > 3

@@ -17,6 +17,7 @@ import jax.test_util
 import micrograd.engine
 import numpy as np
 import pytest
+import tensorflow
 import torch
 
 import wiregrad as wg
@@ -73,12 +74,30 @@ def make_casadi_scope() -> Scope:
     return {"ca": casadi, "x": x, "e": e, "v": x * casadi.cos(x[0]), "p": VECTOR, "q": VECTOR[::-1] + 0.25}
 
 
+class TensorFlowNames:
+    """TensorFlow's functions under NumPy's names."""
+
+    sum = staticmethod(tensorflow.reduce_sum)
+    sin = staticmethod(tensorflow.sin)
+    cos = staticmethod(tensorflow.cos)
+
+
+def make_tensorflow_scope() -> Scope:
+    x, w = (tensorflow.Variable(data) for data in (MATRIX, VECTOR))
+    with tensorflow.GradientTape(persistent=True) as tape:
+        y = tensorflow.reduce_sum(tensorflow.linalg.matvec(x, w))
+    whole = {"target": tensorflow.constant([0, 2]), "index": tensorflow.constant([[0], [1]])}
+    functions = make_functions(TensorFlowNames, tensorflow.constant)
+    return functions | whole | {"tf": tensorflow, "x": x, "w": w, "y": y, "tape": tape}
+
+
 THEIR_SCOPES = {
     "autograd": make_autograd_scope,
     "micrograd": make_micrograd_scope,
     "PyTorch": make_torch_scope,
     "JAX": make_jax_scope,
     "CasADi": make_casadi_scope,
+    "TensorFlow": make_tensorflow_scope,
 }
 NOT_COMPARED = (
     *("import", "Value(2.0, label", "_prev", "_op", "check_grads"),

@@ -16,8 +16,8 @@ from jax import lax
 import wiregrad as wg
 from wiregrad.errors import InterpreterWarning
 
+from ..support.loop_programs import FORWARD_ONLY, PROGRAMS, SIZE
 from ..support.sampling import mark_full
-from .loop_programs import FORWARD_ONLY, PROGRAMS, SIZE
 
 POINT = np.array([0.83, 0.61, 0.37, 0.72, 0.29, 0.55])
 OTHER = np.array([0.31, 0.45, 0.94, 0.22, 0.67, 0.58])

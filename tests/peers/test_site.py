@@ -69,3 +69,30 @@ def test_the_playground_needs_no_network(site: Path) -> None:
     assert len(pages) == 7
     for page in pages:
         assert not re.findall(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="(?!data:)[^"]+"', read_page(page))
+
+
+def test_every_program_has_a_page_with_its_code(site: Path) -> None:
+    programs = [path for folder in ("examples", "examples/gallery") for path in (ROOT / folder).glob("*.py")]
+
+    assert len(programs) > 35
+    for program in programs:
+        text = WORD.sub("", read_page(site / "programs" / f"{program.stem}.html"))
+        assert "import" in text
+        assert program.stem in text
+    assert 'href="programs/optics.html"' in read_page(site / "gallery.html")
+
+
+def test_the_first_page_has_the_live_explorer(site: Path) -> None:
+    frames = re.findall(r'<iframe[^>]*src="([^"]+)"', read_page(site / "index.html"))
+
+    assert frames == ["_static/playground/expression.html"]
+    assert (site / frames[0]).is_file()
+
+
+def test_errors_that_the_reference_lists_have_their_fix(site: Path) -> None:
+    table = WORD.sub("", read_page(site / "reference" / "ops-and-errors.html"))
+    fixes = WORD.sub("", read_page(site / "errors.html"))
+
+    for name in ("ShapeError", "BranchError", "NotInstalledError", "UnknownOpsError"):
+        assert name in table
+        assert name in fixes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wiregrad.api import Circuit
 from wiregrad.backends.cuda import batches, kernels
-from wiregrad.backends.cuda.driver import DeviceMemory, HostMemory
+from wiregrad.backends.cuda.batches import DeviceMemory, HostMemory
 from wiregrad.backends.cuda.kernels import KERNEL_NAME, KERNEL_PARAMETERS, DeviceMath, KernelResults, KernelSource
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, loop_over
@@ -91,6 +91,9 @@ class HostGpu:
         self.allocated: dict[int, NDArray[np.uint8]] = {}
         self.launches: list[int] = []
         """The number of points of each launch."""
+
+    def use(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def allocate(self, size: int, stream: int) -> DeviceMemory:
         memory = np.full(max(size, 1), 0xFF, np.uint8)

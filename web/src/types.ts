@@ -114,6 +114,18 @@ export interface Run {
   wires: WireFlow[];
   /** Where the wires of a node begin in `wires`; one more entry than nodes. */
   starts: number[];
+  /** The inside of loops and branches, by node. */
+  loops?: Record<number, Loop>;
+}
+
+/** The inside of a loop: its body, and what some of its steps computed. */
+export interface Loop {
+  /** How many steps it ran. */
+  steps: number;
+  /** Which of them are here, counted from 0, and the run of the body in each. */
+  shown: number[];
+  circuit: Circuit;
+  runs: Run[];
 }
 
 export type Phase = "idle" | "forward" | "seed" | "backward" | "done";

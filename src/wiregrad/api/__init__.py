@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from wiregrad import codegen, draw, inspect, ir, passes
 from wiregrad.backends import RunRecord as BareRun
 from wiregrad.backends import interpreter
-from wiregrad.backends.interpreter import evaluate_function
+from wiregrad.backends.interpreter import RUN_MAKERS, evaluate_function
 from wiregrad.dtypes import count_with_noun, to_python_number
 from wiregrad.errors import InputError
 from wiregrad.frontends import parse_formula
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from wiregrad.backends.cuda import batches as cuda_batches
     from wiregrad.backends.cuda.batches import CudaCompiled
     from wiregrad.exchange import framework_export, onnx_files
+    from wiregrad.exchange.observed_run import RunQuestions
     from wiregrad.explorer import local_server, page_data, widget
     from wiregrad.frontends.recording.value import Value
     from wiregrad.inspect.blame import Blame
@@ -190,10 +191,20 @@ class Run(BareRun, Drawable):
 
     def _name_layer(self, answer: Answer) -> Answer:
         """Let an answer about a circuit from another framework say that it is about the circuit."""
+        if isinstance(self.circuit, ObservedCircuit):
+            return answer.with_layer_note(f"from the observed run: {count_with_noun(self.circuit.size, 'tensor')}")
         if not isinstance(self.circuit, ImportedCircuit):
             return answer
         nodes = count_with_noun(self.circuit.size, "node")
         return answer.with_layer_note(f"from the circuit: {nodes}, by wiregrad's rules")
+
+    def _require_rules(self, question: str) -> None:
+        """Refuse a question about an observed run that needs the rules of its ops."""
+        if isinstance(self.circuit, ObservedCircuit):
+            raise InputError(
+                f"an observed run has no rules of its ops, which {question} needs: ask seen.{question}(), which uses "
+                "the circuit"
+            )
 
     def steps(self) -> Iterator[RunStep]:
         """Iterate over the steps of the run: forward, seed, backward; `str(step)` is a sentence.
@@ -202,6 +213,26 @@ class Run(BareRun, Drawable):
         f = e * c sends 10 to e and -1 to c
         """
         return inspect.report.steps(self)
+
+    def open_loop(self, name: str, step: int = 0) -> Run:
+        """Return one step of a loop as a run of its body, with the values and gradients that it had in this run.
+
+        `step` counts from 0; negative numbers count from the end. A branch has one step.
+
+        >>> text = ["input x", "y = scan x carry=1 xs=0 length=3 reverse=false counted=false {", "input c"]
+        >>> text += ["d = multiply c c", "output d", "}", "f = sum y axes=[-1] keepdims=false", "output f"]
+        >>> looped = Circuit.from_text("\\n".join(text))
+        >>> last = looped.run(x=2.0).open_loop("y", -1)
+        >>> last["c"].value, last["d"].value, last["c"].grad
+        (16.0, 256.0, 32.0)
+        """
+        opened = interpreter.open_loop(self, self.circuit.index(name))
+        if opened is None:
+            raise InputError(f"{name} is neither a loop nor a branch, so there is nothing inside it to open")
+        if not -opened.length <= step < opened.length:
+            raise InputError(f"{name} ran {count_with_noun(opened.length, 'step')}, counted from 0; got step {step}")
+        (bare,) = opened.run_steps([step % opened.length])
+        return Run(Circuit(bare.circuit.columns), bare.values, bare.flows, bare.sent)
 
     def blame(self) -> Blame:
         """Find the op that first produced a non-finite number, forward or backward: its factors, its line, advice.
@@ -251,6 +282,7 @@ class Run(BareRun, Drawable):
         by torch no gradient would change
         by jax gradients would be x 0 -> 1
         """
+        self._require_rules("kinks")
         return self._name_layer(inspect.kinks.kinks(self, within))
 
     def rounding(self, names: Sequence[str] | None = None) -> Rounding:
@@ -260,6 +292,7 @@ class Run(BareRun, Drawable):
         >>> f"{rounding.output.error:.2e}", rounding.output.worst[0].op
         ('8.27e-17', 'add')
         """
+        self._require_rules("rounding")
         return self._name_layer(inspect.rounding.rounding(self, names))
 
     def flow(self, *, by: str = "group", depth: int | None = None) -> Flow:
@@ -280,6 +313,10 @@ class Run(BareRun, Drawable):
           +1 to +10 │████████████████████████████████ 3
         """
         return self._name_layer(inspect.flow.histogram(self, name, of=of))
+
+
+MAX_PRINTED_LINES = 400
+"""Maximum number of lines of a printed circuit; the middle of a longer one is left out."""
 
 
 class Circuit(ir.CircuitGraph, Drawable):
@@ -548,7 +585,12 @@ class Circuit(ir.CircuitGraph, Drawable):
         return cls(ir.verify(ir.parse_text(text)).columns)
 
     def __str__(self) -> str:
-        return ir.write_text(self, readable=True)
+        lines = ir.write_text(self, readable=True).splitlines(keepends=True)
+        if len(lines) <= MAX_PRINTED_LINES:
+            return "".join(lines)
+        left_out = len(lines) - MAX_PRINTED_LINES
+        note = f"# {left_out:,} lines are left out here; circuit.to_text() has all of them\n"
+        return "".join([*lines[: MAX_PRINTED_LINES // 2], note, *lines[-MAX_PRINTED_LINES // 2 :]])
 
 
 class ImportedCircuit(Circuit):
@@ -577,6 +619,20 @@ class ImportedCircuit(Circuit):
 
 
 CIRCUIT_MAKERS.append(ImportedCircuit)
+
+
+class ObservedCircuit(Circuit):
+    """The ops of a framework's own run, one node each. It is drawn and compared, and cannot be run at another point."""
+
+    __slots__ = ()
+
+    @classmethod
+    def make_run(cls, circuit: ir.CircuitGraph, *numbers: Sequence[Any]) -> Run:
+        """Return a run of such ops, given the values, the gradients, and what was sent along each wire."""
+        return Run(cls(circuit.columns), *numbers)
+
+
+RUN_MAKERS.append(ObservedCircuit.make_run)
 
 
 class Builder(ir.GraphBuilder):
@@ -620,11 +676,24 @@ def load(path: str | PathLike[str]) -> Circuit:
     return Circuit(files.load(path).columns)
 
 
-def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float = 0.0) -> Difference:
+def diff(
+    one: Circuit | Run | RunQuestions, two: Circuit | Run | RunQuestions, rtol: float = 0.0, atol: float = 0.0
+) -> Difference:
     """Find the first wire at which two circuits, or two runs, differ: in structure, in value or in gradient.
+
+    What `wg.watch` has seen is compared by the framework's own numbers.
 
     >>> print(diff(circuit("y = x * x + 1"), circuit("y = tanh(x * x) + 1")))
     the second has an extra node: tanh(x * x) (formula:1:5)
     everything after it matches; 1 wire reads tanh(x * x) in place of x * x
     """
-    return inspect.diff.diff(one, two, rtol, atol)
+    first, second = (each if isinstance(each, Drawable) else each.as_run() for each in (one, two))
+    answer = inspect.diff.diff(first, second, rtol, atol)
+    layers = [run._circuit_and_run[0] for run in (first, second)]
+    if any(isinstance(layer, ObservedCircuit) for layer in layers):
+        return answer.with_layer_note(f"from {' and '.join(map(_name_layer_of, layers))}")
+    return answer
+
+
+def _name_layer_of(circuit: ir.CircuitGraph) -> str:
+    return "the observed run" if isinstance(circuit, ObservedCircuit) else "the circuit"

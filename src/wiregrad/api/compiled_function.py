@@ -26,7 +26,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from operator import itemgetter
@@ -46,6 +46,7 @@ from wiregrad.backends.replay_engines import (
     NativeReplay,
     PointColumns,
     RecordingReplay,
+    RowWorkers,
     check_device,
     make_replay,
 )
@@ -301,7 +302,11 @@ class RecordedVariant:
         self._python_hits += count
 
     def run_rows(
-        self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None
+        self,
+        points: PointColumns,
+        rows: NDArray[np.intp] | None,
+        threads: int | None,
+        workers: RowWorkers | None = None,
     ) -> NDArray[np.intp] | None:
         """Write the results at some points, or all; return the indices of those where a check fails.
 
@@ -310,7 +315,11 @@ class RecordedVariant:
         is_real = self.has_real_results if points.grads is None else self.is_real
         if not is_real or not self.recording.moving or not isinstance(self.replay, NativeReplay):
             return None
-        failures = self.replay.run_rows(points, rows, threads)
+        moving = points._replace(values=[points.values[k] for k in self.recording.moving])
+        if workers is None:
+            failures = self.replay.run_rows(moving, rows, threads)
+        else:
+            failures = workers.run_rows(self.recording, moving, rows, threads)
         if failures is not None:
             self.count_hits((points.size if rows is None else len(rows)) - len(failures))
             for column, constant in zip(points.values, self.recording.results, strict=True):
@@ -936,11 +945,22 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 self.__dict__[name] = derived._quick_value
         return derived
 
-    def batch(self, /, *args: Any, threads: int | None = None, out: Any = None) -> Any:
+    def batch(
+        self,
+        /,
+        *args: Any,
+        threads: int | None = None,
+        out: Any = None,
+        executor: object = None,
+        chunk_size: int | None = None,
+        progress: bool = False,
+    ) -> Any:
         """Return the function's results at many points; each number of a call is a vector here, one entry per point.
 
         A function of several results returns them in its structure, with a vector in place of each number. With `out`,
-        of the same structure, the results are written into its vectors.
+        of the same structure, the results are written into its vectors. With `executor`, which is anything with the
+        interface of `concurrent.futures`, a client of `dask.distributed` or the module `ray`, its workers run the
+        recordings on chunks of the points; rows that no recording answers are computed here.
 
         >>> def huber(x, width):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
@@ -952,27 +972,49 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         table = PointTable(args)
         results = ResultStructure(self)
         outputs, tree = (None, None) if out is None else flatten(out)
-        answers = answer_batch(self, table, results.ask, wanted=None, threads=threads, outputs=outputs)
+        with open_workers(executor, chunk_size, progress) as workers:
+            answers = answer_batch(
+                self, table, results.ask, wanted=None, threads=threads, outputs=outputs, workers=workers
+            )
         return results.build_like(answers.values, tree)
 
-    def batch_jacobian(self, /, *args: Any, threads: int | None = None, out: Any = None) -> Any:
+    def batch_jacobian(
+        self,
+        /,
+        *args: Any,
+        threads: int | None = None,
+        out: Any = None,
+        executor: object = None,
+        chunk_size: int | None = None,
+        progress: bool = False,
+    ) -> Any:
         """Return what `jacobian` returns at many points, with a vector in place of each number, one entry per point.
 
-        Derivatives are by the selected arguments (`argnums`). With `out`, of the same structure, they are written into
-        its vectors.
+        Derivatives are by the selected arguments (`argnums`). The other settings are those of `batch`.
 
         >>> turn = compile(lambda p: [p[0] * p[1], p[0] - p[1]])
         >>> turn.batch_jacobian([np.array([2.0, 3.0]), np.array([5.0, 7.0])])
         [[array([5., 7.]), array([2., 3.])], [array([1., 1.]), array([-1., -1.])]]
         """
-        return self._derive("jacobian", jacobian).batch(*args, threads=threads, out=out)
+        derivatives = self._derive("jacobian", jacobian)
+        return derivatives.batch(
+            *args, threads=threads, out=out, executor=executor, chunk_size=chunk_size, progress=progress
+        )
 
     def batch_value_and_grad(
-        self, /, *args: Any, threads: int | None = None, out: tuple[NDArray[np.float64], Any] | None = None
+        self,
+        /,
+        *args: Any,
+        threads: int | None = None,
+        out: tuple[NDArray[np.float64], Any] | None = None,
+        executor: object = None,
+        chunk_size: int | None = None,
+        progress: bool = False,
     ) -> tuple[NDArray[np.float64], Any]:
         """Return the results at many points, and the gradients there by the selected arguments, as vectors.
 
-        With `out`, a pair of the same structure as what is returned, everything is written into its vectors.
+        With `out`, a pair of the same structure as what is returned, everything is written into its vectors. The other
+        options are those of `batch`.
 
         >>> def huber(x, width):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
@@ -995,7 +1037,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             places_like = [table.build_argument(iter(wanted), position) for position in positions]
             tree = flatten(places_like[0] if single else tuple(places_like))[1]
             outputs = [out[0], *match_leaves(tree, out[1], "the gradients of out=")]
-        answers = answer_batch(self, table, ask, wanted=tuple(wanted), threads=threads, outputs=outputs)
+        with open_workers(executor, chunk_size, progress) as workers:
+            answers = answer_batch(
+                self, table, ask, wanted=tuple(wanted), threads=threads, outputs=outputs, workers=workers
+            )
         columns = iter(answers.grads or ())
         grads = [table.build_argument(columns, position) for position in positions]
         return answers.values[0], grads[0] if single else tuple(grads)
@@ -1705,6 +1750,19 @@ def _read_column(leaf: object) -> NDArray[np.float64]:
     return numbers if not any(stride % numbers.itemsize for stride in numbers.strides) else numbers.copy()
 
 
+@contextmanager
+def open_workers(executor: object, chunk_size: int | None, progress: bool) -> Iterator[RowWorkers | None]:
+    """Yield the workers of a batch; None if it runs here."""
+    if executor is None and chunk_size is None and not progress:
+        yield None
+        return
+    workers = RowWorkers(executor, chunk_size, progress)
+    try:
+        yield workers
+    finally:
+        workers.close()
+
+
 def answer_batch(
     source: BatchSource,
     table: PointTable,
@@ -1713,10 +1771,12 @@ def answer_batch(
     wanted: tuple[int, ...] | None,
     threads: int | None,
     outputs: Sequence[NDArray[np.float64]] | None = None,
+    workers: RowWorkers | None = None,
 ) -> PointColumns:
     """Answer all rows; `ask` answers a single call: the value and its gradient by the inputs that are wanted.
 
-    Results are written into `outputs`, the values and the gradients, or into new vectors.
+    Results are written into `outputs`, the values and the gradients, or into new vectors. Recordings run on `workers`,
+    or here.
     """
     points = None if table.count else _make_columns(source, table, 1, wanted, outputs)
     # The rows that have no answer yet; None for all of them.
@@ -1738,7 +1798,7 @@ def answer_batch(
             # Looking for a recording takes about as long as a call, so rows without one are more and more apart.
             misses = 0 if variant is not None else min(2 * misses + 1, MAX_SKIPPED_CALLS)
             waits = misses
-        failures = None if variant is None else variant.run_rows(points, left, threads)
+        failures = None if variant is None else variant.run_rows(points, left, threads, workers)
         if failures is None or (len(failures) and failures[0] == 0):
             _fill_row(points, row, answer)
         left = _list_rows_left(left, failures, table.count)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -39,8 +39,14 @@ from wiregrad.lazy import load_module_lazily
 from wiregrad.passes import backward_circuit, jacobian_circuit, prune, simplify, simplify_finite
 
 if TYPE_CHECKING:
+    from wiregrad import files
+    from wiregrad.backends import executors
+    from wiregrad.backends.executors import FileProgram, StreamOptions
     from wiregrad.backends.native_arrays import array_program
 else:
+    # Batches in this process do not need these.
+    executors = load_module_lazily("wiregrad.backends.executors")
+    files = load_module_lazily("wiregrad.files")
     # Circuits of scalars do not need it.
     array_program = load_module_lazily("wiregrad.backends.native_arrays.array_program")
 
@@ -324,9 +330,9 @@ class CallHandler:
         except OverflowError:
             return None
 
-    def bind_points(self, points: ArrayLike) -> NDArray[Any]:
+    def bind_points(self, points: object) -> NDArray[Any]:
         """Return many points, one per row, in the type that is computed in; raise if they are not numbers."""
-        array = self._check_rows(points)
+        array = self.check_rows(points)
         if not self._reals:
             for column, kind in zip(array.T, self._input_kinds(), strict=True):
                 if kind == "b" and not np.isin(column, (0, 1)).all():
@@ -334,7 +340,8 @@ class CallHandler:
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(array, self._real)
 
-    def _check_rows(self, points: ArrayLike) -> NDArray[Any]:
+    def check_rows(self, points: object) -> NDArray[Any]:
+        """Return points as an array; raise unless they are rows of numbers."""
         wanted = f"expected one row of {len(self._names)} numbers ({join_first_names(self._names)}) per point"
         if isinstance(points, str | bytes) or not hasattr(points, "__len__") or isinstance(points, Mapping):
             raise InputError(f"{wanted}; got {type(points).__name__} {short_repr(points)}")
@@ -453,6 +460,8 @@ def _is_real_vector(x: object, length: int) -> bool:
 COMPILED_DTYPES = ("float64", "float32")
 """The float types that a circuit can be compiled for."""
 INTERPRETER_TIER = "interpreter"
+BatchPoints = ArrayLike | Iterator[ArrayLike] | Callable[[int], ArrayLike]
+"""Points of a batch: a table, tables one after another, or a function that returns the table of a chunk."""
 MARK_FLIPPED = "mark"
 """The value of `check` that makes results NaN at points where a branch flips."""
 
@@ -593,12 +602,25 @@ class Compiled:
         table = self._builder.build_table(backward_circuit(self._builder.circuit), finite=False)
         return self._make_table_function(table, self._names)
 
-    def batch(self, points: ArrayLike, *, threads: int | None = None, check: bool | str = True) -> NDArray[Any]:
+    def batch(
+        self,
+        points: BatchPoints,
+        *,
+        threads: int | None = None,
+        check: bool | str = True,
+        **chunked: Unpack[StreamOptions],
+    ) -> NDArray[Any]:
         """Return the output at many points, one per row of `points`; several outputs become columns.
 
         At most `threads` threads are used, by default one per available core; the results do not depend on it. Where a
         traced function would take another branch, `BranchError` is raised. With `check="mark"` the result there is NaN
         instead, and with `check=False` it is that of the traced branch.
+
+        With `executor=`, the points are computed by its workers in chunks of `chunk_size`, each with one thread unless
+        `threads` says otherwise. `points` may also be an iterator over tables, or a function that returns the table of
+        a chunk by its number, with the number of `chunks=`; then a batch may have more points than memory holds.
+        `reduce="sum"` or `"mean"` returns that of all points, the same bits for any executor; `out=` takes an array
+        to write into; `progress=True` shows how far it is.
 
         >>> from wiregrad.ir import parse_text
         >>> Compiled(parse_text("input a, b\\ny = multiply a b\\noutput y")).batch([[2.0, 3.0], [4.0, 5.0]])
@@ -606,17 +628,25 @@ class Compiled:
         """
         check_scalar(self.circuit, "batch", "wg.vmap")
         _check_threads(threads)
+        if chunked or _come_in_chunks(points):
+            values: NDArray[Any] = self._stream_batch("batch", points, threads, check, chunked)
+            return values
         mark = self._read_check_option(check)
         if mark is None:
             return self._without_checks.batch(points, threads=threads)
         rows = self._compute_rows(points, threads, gradient=False, mark=mark)
-        values = rows.values.astype(np.bool_) if _has_only_conditions(self.circuit) else rows.values
-        return values[:, 0] if len(self._labels) == 1 else values
+        outputs = rows.values.astype(np.bool_) if _has_only_conditions(self.circuit) else rows.values
+        return outputs[:, 0] if len(self._labels) == 1 else outputs
 
     def batch_value_and_grad(
-        self, points: ArrayLike, *, threads: int | None = None, check: bool | str = True
+        self,
+        points: BatchPoints,
+        *,
+        threads: int | None = None,
+        check: bool | str = True,
+        **chunked: Unpack[StreamOptions],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the only output at many points, and its gradient there, one row each; `check` works as in `batch`.
+        """Return the only output at many points, and its gradient there, one row each; options as in `batch`.
 
         >>> from wiregrad.ir import parse_text
         >>> compiled = Compiled(parse_text("input a, b\\ny = multiply a b\\noutput y"))
@@ -625,6 +655,11 @@ class Compiled:
         """
         check_scalar(self.circuit, "batch_value_and_grad", "wg.vmap")
         _check_threads(threads)
+        if chunked or _come_in_chunks(points):
+            self.circuit.root()
+            both: tuple[NDArray[Any], NDArray[Any]]
+            both = self._stream_batch("batch_value_and_grad", points, threads, check, chunked)
+            return both
         mark = self._read_check_option(check)
         if mark is None:
             return self._without_checks.batch_value_and_grad(points, threads=threads)
@@ -634,9 +669,14 @@ class Compiled:
         return values[:, 0], rows.grads
 
     def batch_jacobian(
-        self, points: ArrayLike, *, threads: int | None = None, check: bool | str = True
+        self,
+        points: BatchPoints,
+        *,
+        threads: int | None = None,
+        check: bool | str = True,
+        **chunked: Unpack[StreamOptions],
     ) -> NDArray[Any]:
-        """Return the gradient of every output at many points, with axes points, outputs, inputs; as in `batch`.
+        """Return the gradient of every output at many points, with axes points, outputs, inputs; options as in `batch`.
 
         >>> from wiregrad.ir import parse_text
         >>> compiled = Compiled(parse_text("input a, b\\np = multiply a b\\ns = add a b\\noutput p, s"))
@@ -644,8 +684,30 @@ class Compiled:
         [[[3.0, 2.0], [1.0, 1.0]], [[5.0, 4.0], [1.0, 1.0]]]
         """
         check_scalar(self.circuit, "batch_jacobian", "wg.jacobian")
+        if chunked or _come_in_chunks(points):
+            grads: NDArray[Any] = self._stream_batch("batch_jacobian", points, threads, check, chunked)
+            return grads
         rows = [one.batch_value_and_grad(points, threads=threads, check=check)[1] for one in self._each_output]
         return np.stack(rows, axis=1)
+
+    def _stream_batch(
+        self, name: str, points: object, threads: int | None, check: bool | str, options: StreamOptions
+    ) -> Any:
+        """Return what a method for batches returns, computed in chunks."""
+        self._read_check_option(check)
+        if options.get("executor") is not None and threads is None:
+            # Every worker has a core of its own.
+            threads = 1
+        method = executors.BatchMethod(
+            self, name, {"threads": threads, "check": check}, self._encode, self._value_handler.check_rows
+        )
+        return executors.stream_batch(method, points, options)
+
+    def _encode(self) -> FileProgram:
+        """Return what another process needs to compile this circuit."""
+        data = b"".join(files.encode_circuit_file(self.circuit))
+        dtype = None if self._asked is None else self.dtype.name
+        return executors.FileProgram(data, (dtype, self._assume), build_from_file)
 
     @cached_property
     def _each_output(self) -> list[Self]:
@@ -671,7 +733,7 @@ class Compiled:
         rows = self._compute_rows(points, threads, gradient=False, mark=True)
         return ~rows.flipped
 
-    def _compute_rows(self, points: ArrayLike, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
+    def _compute_rows(self, points: object, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
         """Return the results at many points, one row each; where a branch flips, NaN if `mark`, else raise."""
         answers = self._gradient_handler if gradient else self._value_handler
         return compute_rows(self._builder, answers, points, threads, gradient=gradient, mark=mark)
@@ -839,7 +901,7 @@ class BatchAnswers:
 
 
 def compute_rows(
-    builder: EngineBuilder, answers: CallHandler, points: ArrayLike, threads: int | None, *, gradient: bool, mark: bool
+    builder: EngineBuilder, answers: CallHandler, points: object, threads: int | None, *, gradient: bool, mark: bool
 ) -> BatchAnswers:
     """Return the results at many points, one row each; where a branch flips, NaN if `mark`, else raise."""
     table = answers.bind_points(points)
@@ -857,6 +919,16 @@ def compute_rows(
             left = rows.mark_flips(left, builder.circuit, table)
     rows.compute_left(left, answers.engine, table, mark=mark)
     return rows
+
+
+def _come_in_chunks(points: object) -> bool:
+    """Return whether points are an iterator over tables, or a function that returns them."""
+    return callable(points) or hasattr(points, "__next__")
+
+
+def build_from_file(data: bytes, dtype: str | None, assume: str | None) -> Compiled:
+    """Return the compiled circuit of a file; `dtype` and `assume` are those of `Compiled`."""
+    return Compiled(files.decode_circuit_file(data), dtype, assume=assume)
 
 
 def _find_flipped_points(circuit: CircuitGraph, points: NDArray[Any]) -> NDArray[np.bool_]:

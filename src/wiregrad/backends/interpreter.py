@@ -8,9 +8,9 @@ true. It is zero by structure, so no inf or NaN further on can spoil it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,9 +18,17 @@ from numpy.typing import ArrayLike, NDArray
 from wiregrad.dtypes import FLOAT, WireType, as_float, format_brief_number, to_python_number
 from wiregrad.errors import InputError, OutputError, short_repr, suggest_name
 from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Node, Op, Row, certificates, join_first_names, normalize_name
+from wiregrad.ir.circuit import find_bodies
+from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
-from wiregrad.ops.gradient_flow import fill_absent
+from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, fill_absent
 from wiregrad.passes import gradient_circuit, sweep_backward, sweep_forward
+
+if TYPE_CHECKING:
+    from wiregrad.frontends.transforms import loop_ops
+    from wiregrad.frontends.transforms.loop_ops import ScanPlan
+else:
+    loop_ops = load_module_lazily("wiregrad.frontends.transforms.loop_ops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +166,10 @@ class RunRecord:
         if self._readers is None:
             self._readers = self.circuit.readers()
         return self._readers[node]
+
+
+RUN_MAKERS: list[Callable[[CircuitGraph, Sequence[Any], Sequence[Any], Sequence[Any]], RunRecord]] = []
+"""Makes the run that users get of what another framework computed; added by the layer of the public classes."""
 
 
 def _format_briefly(value: NDArray[Any] | float) -> str:
@@ -363,6 +375,100 @@ def run_all_outputs(circuit: CircuitGraph, inputs: Sequence[Any], *, check: bool
 
 def _make_unit_seed(kind: WireType) -> Any:
     return np.ones(kind.shape, kind.dtype if kind.differentiable else np.float64)[()]
+
+
+MAX_STEPS_WITH_GRADIENTS = 2_000
+"""Loops of more steps are opened without gradients: every step would have to be swept back from the last one."""
+
+
+@dataclass(frozen=True)
+class OpenedLoop:
+    """The inside of a loop or a branch as one run saw it: its body, and how often that ran."""
+
+    run: RunRecord
+    node: int
+    plan: ScanPlan
+    operands: Sequence[Any]
+    flows: Sequence[Any]
+    """The gradients of the last carry and of the rows."""
+    length: int
+
+    @property
+    def body(self) -> CircuitGraph:
+        """The circuit of the body, or of the branch that was taken."""
+        return self.plan.body
+
+    def run_steps(self, steps: Sequence[int]) -> list[RunRecord]:
+        """Return what some of the steps computed, forward and backward."""
+        wanted = set(steps)
+        order = [*reversed(range(self.length))] if self.plan.reverse else [*range(self.length)]
+        _, carry, rows, consts = self.plan.split(self.operands)
+        inputs = dict[int, list[Any]]()
+        has_gradients = self.length <= MAX_STEPS_WITH_GRADIENTS
+        program = loop_ops.BodyProgram(self.body)
+        with np.errstate(all="ignore"):
+            for step in order:
+                point = [*carry, *[row[step] for row in rows], *consts]
+                if step in wanted or has_gradients:
+                    inputs[step] = point
+                carry = program.run(point)[: self.plan.carry]
+            flows = list(self.flows)
+            runs = dict[int, RunRecord]()
+            for step in reversed([step for step in order if step in inputs]):
+                runs[step] = self._sweep_step(step, inputs[step], flows if has_gradients else [None] * len(flows))
+                arrived = [runs[step].flows[node] for node in self.body.input_indices()]
+                flows[: self.plan.carry] = arrived[: self.plan.carry]
+        return [runs[step] for step in steps]
+
+    def _sweep_step(self, step: int, inputs: Sequence[Any], flows: Sequence[Any]) -> RunRecord:
+        """Run one step forward, and backward from what arrives at its results."""
+        values = evaluate_nodes(self.body, inputs)
+        rows = [_take_row(flow, step) for flow in flows[self.plan.carry :]]
+        seeds: dict[int, Any] = {}
+        for node, flow in zip(self.body.columns.outputs.tolist(), [*flows[: self.plan.carry], *rows], strict=True):
+            if flow is not None and self.body.type_of(node).differentiable:
+                seeds[node] = add_flows(seeds.get(node), flow)
+        recorder = _SentGradientRecorder(self.body)
+        return RunRecord(self.body, values, sweep_backward(self.body, values, seeds, recorder), recorder.sent)
+
+
+def _take_row(flow: Any, step: int) -> Any:
+    """Return the gradient of one row of several."""
+    if type(flow) is MaskedFlow:
+        return loop_ops.mask_flow(np.asarray(flow.mask)[step], np.asarray(flow.value)[step])
+    return None if flow is None else np.asarray(flow)[step]
+
+
+def _add_row_axis(flow: Any) -> Any:
+    """Return the gradient of a result as that of one row."""
+    if type(flow) is MaskedFlow:
+        return MaskedFlow(np.asarray(flow.mask)[None], np.asarray(flow.value)[None])
+    return None if flow is None else np.asarray(flow)[None]
+
+
+def open_loop(run: RunRecord, node: int) -> OpenedLoop | None:
+    """Return the inside of a loop or a branch; None for any other node."""
+    op = run.circuit.op_of(node)
+    if not find_bodies(op):
+        return None
+    plan = op.options["loop"]
+    operands = [run.values[source] for source in run.circuit.sources_of(node)]
+    flow = run.flows[node]
+    flows = [None] * len(plan.layout.types) if flow is None else plan.layout.unpack_flow(flow)
+    if isinstance(plan, loop_ops.WhilePlan):
+        scan, operands = plan.as_scan(operands, run.values[node])
+        return OpenedLoop(run, node, scan, operands, flows[:-1], int(operands[0]))
+    if isinstance(plan, loop_ops.SwitchPlan):
+        index, *rest = operands
+        branch = plan.branches[int(index)]
+        count = len(loop_ops.output_types(branch))
+        rows = [_add_row_axis(flow) for flow in flows]
+        whole = loop_ops.ScanPlan(branch, 0, 0, 1, False, plan.called)
+        return OpenedLoop(run, node, whole, rest, rows[:count], 1)
+    if isinstance(plan, loop_ops.ScanPlan):
+        length = plan.length if plan.length is not None else 0
+        return OpenedLoop(run, node, plan, operands, flows, int(operands[0]) if plan.counted else length)
+    return None
 
 
 def compute_tangents(circuit: CircuitGraph, values: Sequence[Any], seeds: Mapping[int, Any]) -> list[Any]:

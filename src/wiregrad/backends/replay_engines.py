@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wiregrad.backends import interpreter
 from wiregrad.errors import NotNativeError, OperandError, WiregradError
+from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.recording.record import NATIVE_LOOPS, run_as_replay
 from wiregrad.frontends.recording.session import make_distinct
 from wiregrad.frontends.recording.tape import RECORDER
@@ -37,10 +38,15 @@ from wiregrad.passes import (
 )
 
 if TYPE_CHECKING:
+    from wiregrad import files
+    from wiregrad.backends import executors
     from wiregrad.backends.cuda import batches as cuda_batches
     from wiregrad.backends.native import batch, builtin_calls, tiers
     from wiregrad.backends.native_arrays import array_program
 else:
+    # Only batches on other processes need these.
+    executors = load_module_lazily("wiregrad.backends.executors")
+    files = load_module_lazily("wiregrad.files")
     # The modules of native code are loaded when the first function is compiled.
     cuda_batches = load_module_lazily("wiregrad.backends.cuda.batches")
     batch = load_module_lazily("wiregrad.backends.native.batch")
@@ -156,7 +162,7 @@ class PointColumns(NamedTuple):
     inputs: Sequence[NDArray[np.float64]]
     """A column for each input, or an array without axes: one number for all points."""
     values: Sequence[NDArray[np.float64]]
-    """A column for each number of the result."""
+    """A column for each number of the result that is not constant."""
     grads: Sequence[NDArray[np.float64]] | None
     """The gradient by each of `wanted`; None if there is none."""
     wanted: tuple[int, ...]
@@ -169,6 +175,139 @@ def check_device(device: object) -> None:
     """Raise unless batches can run on a device."""
     if device != "cpu":
         cuda_batches.open_gpu(device)
+
+
+class RowReplay:
+    """Runs a recording at many points, in machine code or on a GPU."""
+
+    def __init__(self, recording: CertifiedRecording) -> None:
+        self._recording = recording
+        self._row_programs: dict[tuple[int, ...] | None, batch.ColumnProgram | None] = {}
+        """The programs for vectors of points, by the inputs that they differentiate by; None if there is none."""
+        self._gpu_programs: dict[tuple[str, tuple[int, ...] | None], cuda_batches.CudaProgram | None] = {}
+        """The programs for points on a GPU, by device and inputs."""
+
+    def compute_columns(
+        self, columns: Sequence[NDArray[np.float64]], *, wanted: tuple[int, ...] | None, device: str, threads: int
+    ) -> executors.ChunkOutcome:
+        """Return the results at points as columns: values, gradients, and where a check fails."""
+        size = max(len(column) for column in columns if column.ndim)
+        count = len(self._recording.moving)
+        results = [np.empty(size) for _ in range(count + len(wanted or ()))]
+        grads = None if wanted is None else results[count:]
+        points = PointColumns(size, columns, results[:count], grads, wanted or (), device)
+        failures = self.run_rows(points, None, threads)
+        if failures is None:
+            raise NotNativeError("this recording has no native code for batches")
+        return executors.ChunkOutcome(size, (*results, failures), is_single=False)
+
+    def run_rows(
+        self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None = None
+    ) -> NDArray[np.intp] | None:
+        """Write the results at some points, or all; return the indices of those where a check fails. None if it cannot.
+
+        Where a check fails, what is written is meaningless.
+        """
+        wanted = None if points.grads is None else points.wanted
+        if points.device != "cpu":
+            return self._run_rows_on_gpu(points, rows, wanted)
+        if wanted not in self._row_programs:
+            self._row_programs[wanted] = _build_row_program(self._recording, wanted)
+        columns = self._row_programs[wanted]
+        if columns is None:
+            return None
+        program = columns.program
+        reads = [batch.BufferMove(*pair) for pair in enumerate(points.inputs)]
+        writes = [batch.BufferMove(program.inputs + k, column) for k, column in enumerate(points.values)]
+        first = program.inputs + program.outputs
+        writes += [
+            batch.BufferMove(first + k, column) for k, column in zip(points.wanted, points.grads or (), strict=False)
+        ]
+        selection = batch.RowSelection(rows, _expected_bytes(self._recording))
+        return batch.run_columns(columns, reads, writes, points.size, selection, threads)
+
+    def _run_rows_on_gpu(
+        self, points: PointColumns, rows: NDArray[np.intp] | None, wanted: tuple[int, ...] | None
+    ) -> NDArray[np.intp] | None:
+        """Write the results at some points, or all, as `run_rows` does."""
+        if len(points.values) != 1:
+            raise OperandError(f"a batch on a GPU needs a function of one number; got {len(points.values)} results")
+        key = (points.device, wanted)
+        if key not in self._gpu_programs:
+            self._gpu_programs[key] = _build_gpu_program(self._recording, points.device, wanted)
+        program = self._gpu_programs[key]
+        if program is None:
+            return None
+        columns = cuda_batches.ColumnResults(points.values[0], points.grads or ())
+        return cuda_batches.run_columns(program, points.inputs, columns, rows)
+
+
+def load_row_replay(
+    data: bytes, count: int, expected: tuple[float, ...], is_finite: bool, is_derivative: bool
+) -> RowReplay:
+    """Return the replay of a recording of `count` results whose circuit is in a file, as a worker needs it."""
+    circuit = files.decode_circuit_file(data)
+    moving = tuple(range(count))
+    facts = CertifiedRecording(circuit, [], [], flatten(0.0)[1], moving, (False,) * count, expected, (), None)
+    return RowReplay(facts._replace(is_finite=is_finite, is_derivative=is_derivative))
+
+
+class RowWorkers:
+    """Workers that run recordings at many points."""
+
+    def __init__(self, executor: object, chunk_size: int | None, progress: bool) -> None:
+        executors.check_options({} if chunk_size is None else {"chunk_size": chunk_size})
+        self._pool = executors.WorkerPool(executor)
+        self._size = chunk_size or executors.DEFAULT_CHUNK_SIZE
+        self._progress = progress
+
+    def close(self) -> None:
+        """End the workers, unless the caller has them."""
+        self._pool.close()
+
+    def run_rows(
+        self, recording: CertifiedRecording, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None
+    ) -> NDArray[np.intp] | None:
+        """Write the results at some points, or all, as `RowReplay.run_rows` does."""
+        count = points.size if rows is None else len(rows)
+        parts = [slice(first, min(first + self._size, count)) for first in range(0, count, self._size)]
+        places = [part if rows is None else rows[part] for part in parts]
+        wanted = None if points.grads is None else points.wanted
+        options = {"wanted": wanted, "device": points.device, "threads": threads or 1}
+        program = self._make_program(recording)
+        calls = (
+            executors.ChunkCall(
+                program, "compute_columns", options, _take_columns(points.inputs, place), is_summed=False
+            )
+            for place in places
+        )
+        failures = [np.arange(0)]
+        bar = executors.ChunkProgress(len(parts), self._progress)
+        for number, (_, outcome) in enumerate(executors.ChunkScheduler(self._pool).run(calls)):
+            if isinstance(outcome.error, NotNativeError):
+                return None
+            if outcome.error is not None:
+                raise outcome.error
+            *results, failed = outcome.parts
+            for column, result in zip((*points.values, *(points.grads or ())), results, strict=True):
+                column[places[number]] = result
+            failures.append(failed + parts[number].start)
+            bar.count(outcome.size)
+        bar.close()
+        return np.concatenate(failures)
+
+    def _make_program(self, recording: CertifiedRecording) -> executors.Program:
+        if self._pool.is_local:
+            return executors.LocalProgram(RowReplay(recording))
+        assert recording.circuit is not None
+        data = b"".join(files.encode_circuit_file(recording.circuit))
+        expected = tuple(float(value) for value in recording.expected)
+        options = (len(recording.moving), expected, recording.is_finite, recording.is_derivative)
+        return executors.FileProgram(data, options, load_row_replay)
+
+
+def _take_columns(columns: Sequence[NDArray[np.float64]], place: slice | NDArray[np.intp]) -> executors.ChunkPoints:
+    return executors.ChunkPoints(tuple(column[place] if column.ndim else column for column in columns))
 
 
 class NativeReplay:
@@ -186,10 +325,7 @@ class NativeReplay:
         self._numpy_numbers = numpy_numbers
         self._values: Callable[..., Any] | None = None
         self._single = len(recording.moving) == 1
-        self._row_programs: dict[tuple[int, ...] | None, batch.ColumnProgram | None] = {}
-        """The programs for vectors of points, by the inputs that they differentiate by; None if there is none."""
-        self._gpu_programs: dict[tuple[str, tuple[int, ...] | None], cuda_batches.CudaProgram | None] = {}
-        """The programs for points on a GPU, by device and inputs."""
+        self._rows = RowReplay(recording)
         self._pulled: Callable[..., Any] | InterpreterReplay | None = None
         if gradient_first:
             with suppress(NotNativeError):
@@ -225,45 +361,8 @@ class NativeReplay:
     def run_rows(
         self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None = None
     ) -> NDArray[np.intp] | None:
-        """Write the results at some points, or all; return the indices of those where a check fails. None if it cannot.
-
-        Where a check fails, what is written is meaningless.
-        """
-        wanted = None if points.grads is None else points.wanted
-        if points.device != "cpu":
-            return self._run_rows_on_gpu(points, rows, wanted)
-        if wanted not in self._row_programs:
-            self._row_programs[wanted] = _build_row_program(self._recording, wanted)
-        columns = self._row_programs[wanted]
-        if columns is None:
-            return None
-        program = columns.program
-        reads = [batch.BufferMove(*pair) for pair in enumerate(points.inputs)]
-        writes = [
-            batch.BufferMove(program.inputs + k, points.values[position])
-            for k, position in enumerate(self._recording.moving)
-        ]
-        first = program.inputs + program.outputs
-        writes += [
-            batch.BufferMove(first + k, column) for k, column in zip(points.wanted, points.grads or (), strict=False)
-        ]
-        selection = batch.RowSelection(rows, _expected_bytes(self._recording))
-        return batch.run_columns(columns, reads, writes, points.size, selection, threads)
-
-    def _run_rows_on_gpu(
-        self, points: PointColumns, rows: NDArray[np.intp] | None, wanted: tuple[int, ...] | None
-    ) -> NDArray[np.intp] | None:
-        """Write the results at some points, or all, as `run_rows` does."""
-        if len(points.values) != 1:
-            raise OperandError(f"a batch on a GPU needs a function of one number; got {len(points.values)} results")
-        key = (points.device, wanted)
-        if key not in self._gpu_programs:
-            self._gpu_programs[key] = _build_gpu_program(self._recording, points.device, wanted)
-        program = self._gpu_programs[key]
-        if program is None:
-            return None
-        columns = cuda_batches.ColumnResults(points.values[0], points.grads or ())
-        return cuda_batches.run_columns(program, points.inputs, columns, rows)
+        """Write the results at some points, or all, as `RowReplay` does."""
+        return self._rows.run_rows(points, rows, threads)
 
     def single_result_builtin(self) -> Callable[..., Any] | None:
         """Return the builtin that maps floats to the only result, a float, once it is compiled; else None."""

@@ -31,11 +31,19 @@ from wiregrad.cli.circuit_commands import (
     code_command,
     convert_command,
     draw_command,
+    find_command,
     grad_command,
     receipt_command,
+    run_command,
 )
-from wiregrad.cli.command_base import EXIT_UNREADABLE, escape_control_characters, no_color_option, shorten_words
-from wiregrad.cli.environment import COMPLETION_VARIABLE, bench_command, completion_command, doctor_command
+from wiregrad.cli.command_base import (
+    DEBUG_OPTION,
+    EXIT_UNREADABLE,
+    ExampleCommand,
+    escape_control_characters,
+    shorten_words,
+)
+from wiregrad.cli.environment import COMPLETION_VARIABLES, bench_command, completion_command, doctor_command
 from wiregrad.cli.page_commands import explore_command, learn_command, quiz_command
 from wiregrad.errors import InputError, NotInstalledError, SettingError, WiregradError
 from wiregrad.settings import check_settings
@@ -44,11 +52,7 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
-PROGRAM_HELP = """Autodiff you can see through.
-
-\b
-Example: wiregrad grad "e = a + b; f = e * c" a=2 b=-3 c=10
-"""
+PROGRAM_HELP = "Autodiff you can see through. `wg` is short for `wiregrad`; each command has its own help."
 EXIT_CODE_HELP = """\b
 Exit codes:
   0    success
@@ -71,13 +75,20 @@ def _check_environment(context: click.Context) -> None:
         check_settings()
 
 
-cli = click.Group(
+class ExampleGroup(ExampleCommand, click.Group):
+    """A group of commands whose help begins with an example."""
+
+
+cli = ExampleGroup(
     "wiregrad",
+    example='grad "e = a + b; f = e * c" a=2 b=-3 c=10',
     callback=_check_environment,
     commands=[
         grad_command,
+        run_command,
         explore_command,
         blame_command,
+        find_command,
         *(question.build_command() for question in RUN_QUESTIONS),
         check_command,
         draw_command,
@@ -90,11 +101,9 @@ cli = click.Group(
         bench_command,
         completion_command,
     ],
-    params=[no_color_option()],
     help=PROGRAM_HELP,
     epilog=EXIT_CODE_HELP,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 click.version_option(__version__, prog_name="wiregrad")(cli)
 
@@ -171,11 +180,17 @@ def _choose_exit_code(error: WiregradError) -> int:
 
 def _invoke_command(args: list[str]) -> None:
     """Run the command, or complete a command line for a shell. click's own `main` would hide a broken pipe."""
-    instruction = os.environ.get(COMPLETION_VARIABLE)
-    if instruction:
-        raise click.exceptions.Exit(shell_complete(cli, {}, "wiregrad", COMPLETION_VARIABLE, instruction))
-    with cli.make_context("wiregrad", args) as context:
-        cli.invoke(context)
+    for program, variable in COMPLETION_VARIABLES.items():
+        instruction = os.environ.get(variable)
+        if instruction:
+            raise click.exceptions.Exit(shell_complete(cli, {}, program, variable, instruction))
+    try:
+        with cli.make_context("wiregrad", args) as context:
+            cli.invoke(context)
+    except (click.ClickException, WiregradError, OSError) as error:
+        if DEBUG_OPTION in args:
+            _print_error("".join(traceback.format_exception(error)).rstrip("\n"), 0)
+        raise
 
 
 def _print_error(message: str, code: int) -> int:

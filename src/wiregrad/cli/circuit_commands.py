@@ -22,6 +22,7 @@ from wiregrad.cli.command_base import (
     CIRCUIT_FORMS,
     FORM_ENDINGS,
     JSON_FORM,
+    MAX_LISTED_NAMES,
     STDIO,
     CommandFailure,
     CommandTarget,
@@ -36,24 +37,28 @@ from wiregrad.cli.command_base import (
     may_use_colours,
     output_option,
     print_answer,
+    run_all_outputs,
     run_user_code,
+    to_plain_data,
     write_output,
 )
 from wiregrad.cli.command_base import document_run as document_of
 from wiregrad.codegen import LANGUAGE_MODULES
 from wiregrad.codegen.listing import LISTING_FUNCTIONS
-from wiregrad.dtypes import format_all_digits, format_brief_number
+from wiregrad.dtypes import count_with_noun, format_all_digits, format_brief_number
 from wiregrad.errors import NoRuleError, OperandError, require_package
 from wiregrad.files import encode_circuit_file
-from wiregrad.ir import Node, Pattern
+from wiregrad.ir import CircuitGraph, Node, Pattern
 from wiregrad.ir.columns import is_automatic_name
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
     from wiregrad import exchange
     from wiregrad.exchange import observed_run
+    from wiregrad.explorer import circuit_views
 else:
     exchange = load_module_lazily("wiregrad.exchange")
+    circuit_views = load_module_lazily("wiregrad.explorer.circuit_views")
 
 
 def format_run_table(run: Run) -> str:
@@ -131,6 +136,64 @@ grad_command = TargetCommand(
 )
 
 
+def _print_values(target: CommandTarget, document: bool) -> None:
+    """Print the value alone, or if there are several outputs a line for each."""
+    circuit, point = target.trace_circuit()
+    result = circuit(point)
+    values = result if len(circuit.outputs) > 1 else {circuit.output: result}
+    if document:
+        outputs = {name: to_plain_data(value) for name, value in values.items()}
+        click.echo(json.dumps({"schema": ANSWER_SCHEMA, "outputs": outputs}, indent=2, allow_nan=False))
+        return
+    for name, value in values.items():
+        text = json.dumps(to_plain_data(value)) if np.ndim(value) else format_all_digits(value)
+        click.echo(f"{escape_control_characters(name)} = {text}" if len(values) > 1 else text)
+
+
+run_command = TargetCommand(
+    "run",
+    "Print the value alone, without gradients.\n\nSeveral outputs are printed with their names, one in each line.",
+    'run "e = a + b; f = e * c" a=2 b=-3 c=10',
+    _print_values,
+    [output_option(), json_option()],
+)
+
+
+def _print_found(target: CommandTarget, query: str, document: bool) -> None:
+    circuit, point = target.trace_circuit()
+    run = run_all_outputs(circuit, point) if point else None
+    found = circuit_views.CircuitViews(circuit, run).find_nodes(query)
+    if document:
+        data = {"schema": ANSWER_SCHEMA, "question": "find", "answer": to_plain_data(found)}
+        click.echo(json.dumps(data, indent=2, allow_nan=False))
+        return
+    for row in found["nodes"]:
+        click.echo(escape_control_characters(_format_found_node(Node(circuit, row["node"]), run)))
+    more = f", of which the first {len(found['nodes'])} are listed" if len(found["nodes"]) < found["count"] else ""
+    click.echo(f"{count_with_noun(found['count'], 'node')}{more}", err=True)
+
+
+def _format_found_node(node: Node, run: Run | None) -> str:
+    """Format a node as one line: name, op, numbers and the line of code."""
+    parts = [node.title, node.op.name]
+    if run is not None:
+        view = run[node.name]
+        parts += [f"value {format_brief_number(view.value)}", f"gradient {format_brief_number(view.grad)}"]
+    return "  ".join([*parts, *([str(node.place)] if node.place is not None else [])])
+
+
+find_command = TargetCommand(
+    "find",
+    "List the nodes that match a query.\n\n"
+    "A query has terms, which must all hold: op:tanh, name:w1, group:layer1 (names may be regular expressions, "
+    "name:/w[0-9]/), comparisons of grad, value, depth, rank and index, such as grad>1e3, and the words nan, inf, bad "
+    "(either of them) and absent (no gradient). Numbers need values.",
+    'find "u = tanh(x); y = 3 * u" "op:tanh grad>2" x=0.5',
+    _print_found,
+    [click.Argument(["query"], metavar="QUERY"), output_option(), json_option()],
+)
+
+
 @dataclass(frozen=True)
 class RunQuestion:
     """A question about a run: `run.NAME()` in Python, `wiregrad NAME` in a terminal."""
@@ -143,7 +206,8 @@ class RunQuestion:
 
     def build_command(self) -> click.Command:
         """Build the command that asks the question."""
-        options = [click.Option(["--of", "name"], required=True, metavar="NAME", help=self.of)] if self.of else []
+        help_text = f"{self.of} Not needed if there is only one input."
+        options = [click.Option(["--of", "name"], metavar="NAME", help=help_text)] if self.of else []
         return TargetCommand(
             self.name, self.doc, self.example, self.print_reply, [*options, output_option(), json_option()]
         )
@@ -151,8 +215,19 @@ class RunQuestion:
     def print_reply(self, target: CommandTarget, document: bool, name: str | None = None) -> None:
         """Ask the question and print the answer."""
         run = target.run()
-        answer = getattr(run, self.name)(*([] if name is None else [check_node_name(run.circuit, name)]))
+        arguments = [_choose_node(run.circuit, name)] if self.of else []
+        answer = getattr(run, self.name)(*arguments)
         print_answer(self.name, answer, document, has_problem=False)
+
+
+def _choose_node(circuit: CircuitGraph, name: str | None) -> str:
+    """Return the node that is asked about: the named one, or the only input."""
+    if name is not None:
+        return check_node_name(circuit, name)
+    if len(circuit.inputs) != 1:
+        inputs = ", ".join(circuit.inputs[:MAX_LISTED_NAMES])
+        raise click.UsageError(f"wanted --of NAME, the node that is asked about; the inputs are {inputs or 'none'}")
+    return circuit.inputs[0]
 
 
 def _print_blame(target: CommandTarget | TorchScript, document: bool) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import inspect
 import json
 import math
@@ -39,7 +40,7 @@ from click.shell_completion import CompletionItem
 from numpy.typing import NDArray
 
 from wiregrad import ir
-from wiregrad.api import Circuit, Run, load
+from wiregrad.api import Circuit, ImportedCircuit, Run, load
 from wiregrad.backends import interpreter
 from wiregrad.dtypes import JsonValue, PythonNumber
 from wiregrad.errors import (
@@ -49,6 +50,7 @@ from wiregrad.errors import (
     UnknownNameError,
     WiregradError,
     is_library_file,
+    require_package,
     suggest_name,
 )
 from wiregrad.files import MAX_FILE_BYTES, decode_circuit_file, read_file_bytes, replace_file
@@ -293,6 +295,7 @@ def encode_lines(text: str) -> bytes:
 
 
 if TYPE_CHECKING:
+    from wiregrad import exchange
     from wiregrad.api import diagnostics, values
     from wiregrad.inspect import check
     from wiregrad.inspect.blame import Blame
@@ -301,6 +304,7 @@ else:
     # A formula needs no tracing.
     check = load_module_lazily("wiregrad.inspect.check")
     diagnostics = load_module_lazily("wiregrad.api.diagnostics")
+    exchange = load_module_lazily("wiregrad.exchange")
     values = load_module_lazily("wiregrad.api.values")
 
 
@@ -529,7 +533,56 @@ def parse_target(text: str, values: Sequence[str], form: str | None = None) -> C
     texts = split_pairs(values)
     if isinstance(loaded, ir.CircuitGraph):
         return CircuitTarget(Circuit(loaded.columns), _read_typed_values(loaded, texts))
-    return FunctionTarget(loaded, texts, *bind_arguments(loaded, texts))
+    args, kwargs = bind_arguments(_find_signature_holder(loaded), texts)
+    framework = find_framework(loaded)
+    if framework is not None:
+        return FrameworkTarget(loaded, framework, args, kwargs)
+    return FunctionTarget(loaded, texts, args, kwargs)
+
+
+FRAMEWORKS = ("torch", "jax")
+"""The packages whose functions are taken as they are, by `wg.from_torch` and `wg.from_jax`."""
+
+
+def find_framework(function: Callable[..., Any]) -> str | None:
+    """Return the framework that a function computes with; None if it is NumPy or plain Python.
+
+    A module of PyTorch computes with PyTorch. Otherwise the names that the function uses decide, and those of the
+    functions in its file that it calls.
+
+    >>> find_framework(np.tanh) is None
+    True
+    """
+    roots = {cls.__module__.partition(".")[0] for cls in type(function).__mro__}
+    pending = [inspect.unwrap(function)]
+    seen = set[int]()
+    while pending and not roots & set(FRAMEWORKS):
+        code = getattr(pending[-1], "__code__", None)
+        names = getattr(pending.pop(), "__globals__", {})
+        if code is None or id(code) in seen:
+            continue
+        seen.add(id(code))
+        used = [names[name] for name in _list_names(code) if name in names]
+        roots |= {_find_package(thing) for thing in used}
+        pending += [inspect.unwrap(thing) for thing in used if _is_own_function(thing)]
+    return next((framework for framework in FRAMEWORKS if framework in roots), None)
+
+
+def _list_names(code: types.CodeType) -> list[str]:
+    """Return the global names and attributes that code uses, also in the functions inside it."""
+    inner = [name for part in code.co_consts if isinstance(part, types.CodeType) for name in _list_names(part)]
+    return [*code.co_names, *inner]
+
+
+def _find_package(thing: object) -> str:
+    module = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", None)
+    return str(module or "").partition(".")[0]
+
+
+def _find_signature_holder(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what has the parameters of a callable: of a module of PyTorch its method `forward`."""
+    forward = getattr(function, "forward", None)
+    return forward if callable(forward) and not inspect.isfunction(function) else function
 
 
 def choose_output(target: CommandTarget, name: str) -> CircuitTarget:
@@ -589,7 +642,7 @@ class CircuitTarget:
 
     def blame(self) -> Blame:
         """Find what made something non-finite; there may be arrays and several outputs."""
-        return self._run_all().blame()
+        return run_all_outputs(self.circuit, self.values).blame()
 
     def check(self, order: int) -> GradientCheck:
         """Compare its rules with differences."""
@@ -607,11 +660,14 @@ class CircuitTarget:
         interpreter.check_input_names(values, self.circuit.inputs)
         return self.circuit, values
 
-    def _run_all(self) -> Run:
-        """Run it backward from all elements of all outputs at once."""
-        return Run.from_backend_run(
-            interpreter.run_all_outputs(self.circuit, interpreter.bind_inputs(self.circuit, [self.values], {}))
-        )
+
+def run_all_outputs(circuit: Circuit, values: Mapping[str, Any]) -> Run:
+    """Run a circuit backward from all elements of all outputs at once.
+
+    >>> run_all_outputs(read_circuit("a * b")[0], {"a": 2.0, "b": 3.0}).grads
+    {'a': 3.0, 'b': 2.0}
+    """
+    return Run.from_backend_run(interpreter.run_all_outputs(circuit, interpreter.bind_inputs(circuit, [values], {})))
 
 
 @dataclass(frozen=True)
@@ -677,6 +733,66 @@ class FunctionTarget:
 
     def _bound_argument(self, name: str) -> object:
         return inspect.signature(self.function).bind(*self.args, **self.kwargs).arguments.get(name)
+
+
+@dataclass(frozen=True)
+class FrameworkTarget:
+    """A function of PyTorch or JAX, and its arguments as NumPy arrays and numbers."""
+
+    function: Callable[..., Any]
+    framework: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def run(self) -> Run:
+        """Run its circuit forward and backward."""
+        return self._import_circuit().run()
+
+    def blame(self) -> Blame:
+        """Find what made something non-finite in its circuit."""
+        return self._make_target().blame()
+
+    def check(self, order: int) -> GradientCheck:
+        """Compare the rules of its circuit with differences."""
+        return self._make_target().check(order)
+
+    def choose_picture(self) -> Circuit | Run:
+        """Return a run, or the circuit alone if the function does not return a single number."""
+        return self._make_target().choose_picture()
+
+    def trace_circuit(self) -> tuple[Circuit, Mapping[str, Any]]:
+        """Return its circuit, and the values that its inputs had."""
+        circuit = self._import_circuit()
+        return circuit, circuit.point
+
+    def _make_target(self) -> CircuitTarget:
+        return CircuitTarget(*self.trace_circuit())
+
+    def _import_circuit(self) -> ImportedCircuit:
+        """Run the function once in its framework and return its circuit."""
+        with run_user_code(function_name(self.function), locate_function(self.function)):
+            args = tuple(map(self._convert_argument, self.args))
+            if self.framework == "jax":
+                if self.kwargs:
+                    raise InputError(f"keyword-only arguments of a function of JAX cannot be given: {[*self.kwargs]}")
+                circuit: ImportedCircuit = exchange.from_jax(self.function, *args)
+            else:
+                kwargs: dict[str, Any] = {name: self._convert_argument(value) for name, value in self.kwargs.items()}
+                circuit = exchange.from_torch(self.function, *args, **kwargs)
+        return circuit
+
+    def _convert_argument(self, value: object) -> object:
+        """Return a number or an array of floats as an array of the framework; anything else as it is."""
+        if not isinstance(value, float | complex | np.ndarray):
+            return value
+        with require_package(self.framework, f"a function of {self.framework}"):
+            package = importlib.import_module(self.framework)
+        if self.framework == "torch":
+            # A module has parameters of float32, unless PyTorch was told otherwise.
+            array = np.asarray(value)
+            dtype = package.get_default_dtype() if array.dtype == np.float64 else None
+            return package.tensor(array, dtype=dtype)
+        return package.numpy.asarray(value)
 
 
 def bind_arguments(function: Callable[..., Any], texts: Mapping[str, str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -787,6 +903,52 @@ def no_color_option() -> click.Option:
     )
 
 
+DEBUG_OPTION = "--debug"
+
+
+def debug_option() -> click.Option:
+    """Return the option `--debug`, which `main` looks for among the words of the command line."""
+    return click.Option(
+        [DEBUG_OPTION], is_flag=True, expose_value=False, help="Print the Python traceback of an error."
+    )
+
+
+class HelpOption(click.Option):
+    """The option `--help`; `-h` is the same if it is a word of its own, see `ExampleCommand`."""
+
+    def __init__(self) -> None:
+        def show_help(context: click.Context, _: click.Parameter, value: bool) -> None:
+            if value and not context.resilient_parsing:
+                click.echo(context.get_help(), color=context.color)
+                context.exit()
+
+        super().__init__(["--help"], is_flag=True, is_eager=True, expose_value=False, callback=show_help)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
+        """Return the line of the help about this option."""
+        return "-h, --help", "Show this message."
+
+
+class ExampleCommand(click.Command):
+    """A command whose help begins with an example; all commands are of this class."""
+
+    def __init__(self, name: str | None, *, example: str, params: Sequence[click.Parameter] = (), **settings: Any):
+        options = [no_color_option(), debug_option(), HelpOption()]
+        super().__init__(name, params=[*params, *options], add_help_option=False, **settings)
+        self.example = example
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the example, and then what click writes."""
+        formatter.write(f"Example: wiregrad {self.example}\n\n")
+        super().format_help(ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words of the command line; only a whole word -h is help, since a formula may begin with -h**2."""
+        end = args.index("--") if "--" in args else len(args)
+        words = ["--help" if word == "-h" else word for word in args[:end]]
+        return super().parse_args(ctx, [*words, *args[end:]])
+
+
 def may_use_colours() -> bool:
     """Return whether the output may have colours."""
     context = click.get_current_context(silent=True)
@@ -816,7 +978,7 @@ def print_answer(question: str, answer: object, document: bool, *, has_problem: 
         raise click.exceptions.Exit(EXIT_FOUND)
 
 
-class TargetCommand(click.Command):
+class TargetCommand(ExampleCommand):
     """A command that takes a target (a formula, file or function) and NAME=VALUE pairs."""
 
     def __init__(
@@ -836,16 +998,16 @@ class TargetCommand(click.Command):
                 *(option for option in options if isinstance(option, click.Argument)),
                 click.Argument(["values"], nargs=-1, metavar="[NAME=VALUE]..."),
                 *(option for option in options if isinstance(option, click.Option)),
-                no_color_option(),
             ],
             callback=lambda formula, values, source=None, chosen=None, **settings: self._ask_target(
                 callback, lambda: self.read_target(formula, values, source), chosen, settings
             ),
-            help=f"{doc}\n\n\b\nExample: wiregrad {example}",
+            example=example,
+            help=doc,
             short_help=doc.partition("\n")[0],
             epilog=TARGET_HELP.format(what=what),
-            # A formula may begin with a minus sign: -h is one, so help is --help alone.
-            context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+            # A formula may begin with a minus sign.
+            context_settings={"ignore_unknown_options": True},
         )
 
     def _ask_target(

@@ -21,9 +21,9 @@ from wiregrad import __version__, settings
 from wiregrad.api import circuit
 from wiregrad.cli.command_base import (
     ANSWER_SCHEMA,
+    ExampleCommand,
     encode_lines,
     json_option,
-    no_color_option,
     print_answer,
     write_output,
 )
@@ -52,18 +52,20 @@ else:
 
 SHELL_COMPLETERS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
-COMPLETION_VARIABLE = "_WIREGRAD_COMPLETE"
-"""The environment variable in which the script passes its request."""
+COMPLETION_VARIABLES = {"wiregrad": "_WIREGRAD_COMPLETE", "wg": "_WG_COMPLETE"}
+"""The environment variable in which the script passes its request, by the name of the program."""
 
 
-@click.command("completion", short_help="Print a script that completes commands, options and files.")
+@click.command(
+    "completion",
+    cls=ExampleCommand,
+    example="completion bash",
+    short_help="Print a script that completes commands, options and files.",
+)
 @click.argument("shell", type=click.Choice(list(SHELL_COMPLETERS)))
 @click.pass_context
 def completion_command(context: click.Context, shell: str) -> None:
-    """Print a script that lets a shell complete commands, options and files.
-
-    \b
-    Example: wiregrad completion bash
+    """Print a script that lets a shell complete commands, options and files of `wiregrad` and `wg`.
 
     \b
     To keep it:
@@ -72,7 +74,8 @@ def completion_command(context: click.Context, shell: str) -> None:
       fish  wiregrad completion fish > ~/.config/fish/completions/wiregrad.fish
     """
     root = context.find_root().command
-    click.echo(SHELL_COMPLETERS[shell](root, {}, "wiregrad", COMPLETION_VARIABLE).source())
+    for program, variable in COMPLETION_VARIABLES.items():
+        click.echo(SHELL_COMPLETERS[shell](root, {}, program, variable).source())
 
 
 BENCH_SIZES = ("quick", "full", "tiny")
@@ -82,8 +85,9 @@ BENCH_ENDINGS = (".md", ".json")
 
 @click.command(
     "bench",
+    cls=ExampleCommand,
+    example="bench --size tiny",
     short_help="Measure native code beside the interpreter, plain Python, C and LLVM.",
-    context_settings={"help_option_names": ["-h", "--help"]},
     params=[
         click.Option(
             ["--size"],
@@ -99,7 +103,6 @@ BENCH_ENDINGS = (".md", ".json")
             ["-o", "--output", "outputs"], multiple=True, metavar="FILE", help="Write a file instead: .md, .json."
         ),
         json_option(),
-        no_color_option(),
     ],
 )
 def bench_command(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], document: bool) -> None:
@@ -108,9 +111,6 @@ def bench_command(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], d
     All of them get the same circuits, must give the same answers before anything is timed, and take turns in one
     process. Times are medians. The tables say what was wanted and whether it was found, and name what is missing here,
     such as a C compiler. Other frameworks are compared by `make bench` in a clone.
-
-    \b
-    Example: wiregrad bench --size tiny
     """
     wrong = [name for name in outputs if Path(name).suffix not in BENCH_ENDINGS]
     if wrong:
@@ -128,12 +128,12 @@ def bench_command(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], d
 
 @click.command(
     "doctor",
+    cls=ExampleCommand,
+    example="doctor",
     short_help="Say what this machine has for native code, and what is missing.",
-    context_settings={"help_option_names": ["-h", "--help"]},
     params=[
         click.Option(["--clear-cache"], is_flag=True, help="Remove the compiled code of earlier processes first."),
         json_option(),
-        no_color_option(),
     ],
 )
 def doctor_command(clear_cache: bool, document: bool) -> None:
@@ -141,9 +141,6 @@ def doctor_command(clear_cache: bool, document: bool) -> None:
 
     Everything is tried: memory is made executable, and a circuit compiled and compared. Without native code the
     interpreter answers, so the exit code is 0 either way.
-
-    \b
-    Example: wiregrad doctor
     """
     if clear_cache:
         _clear_cache()

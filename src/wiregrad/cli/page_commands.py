@@ -25,11 +25,11 @@ from wiregrad.cli.command_base import (
     TARGET_HELP,
     CommandFailure,
     CommandTarget,
+    ExampleCommand,
     complete_file_names,
     encode_lines,
     escape_control_characters,
     json_option,
-    no_color_option,
     parse_target,
     to_plain_data,
     write_output,
@@ -216,8 +216,9 @@ def _save_page(output: str, circuit: Circuit, run: Run, source: bool, formula: s
     write_output(output, encode_lines(page_data.render_page(data, circuit.name)))
 
 
-explore_command = click.Command(
+explore_command = ExampleCommand(
     "explore",
+    example='explore "e = a + b; f = e * c" a=2 b=-3 c=10',
     params=[
         click.Argument(["formula"], required=False, metavar="[FORMULA]", shell_complete=complete_file_names),
         click.Argument(["values"], nargs=-1, metavar="[NAME=VALUE]..."),
@@ -232,17 +233,15 @@ explore_command = click.Command(
             metavar="ADDRESS",
             help="Serve at this address of the machine, so that others can connect; not encrypted.",
         ),
-        no_color_option(),
     ],
     callback=_explore_target,
     help="Step through the circuit on a page in the browser.\n\n"
     f"Without a formula the page shows an example; the names of examples are {', '.join(PRESETS)}. "
-    "Inputs without a value start at 1. Ctrl-C stops it."
-    '\n\n\b\nExample: wiregrad explore "e = a + b; f = e * c" a=2 b=-3 c=10',
+    "Inputs without a value start at 1. Ctrl-C stops it.",
     short_help="Step through the circuit on a page in the browser.",
     epilog=TARGET_HELP.format(what="FORMULA"),
-    # A formula may begin with a minus sign: -h is one, so help is --help alone.
-    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+    # A formula may begin with a minus sign.
+    context_settings={"ignore_unknown_options": True},
 )
 
 
@@ -395,8 +394,9 @@ def _print_text(text: str) -> None:
     click.echo(escape_control_characters(text))
 
 
-quiz_command = click.Command(
+quiz_command = ExampleCommand(
     "quiz",
+    example="quiz --preset neuron --seed 7",
     params=[
         click.Argument(["formula"], required=False, metavar="[FORMULA]", shell_complete=complete_file_names),
         click.Argument(["values"], nargs=-1, metavar="[NAME=VALUE]..."),
@@ -418,16 +418,14 @@ quiz_command = click.Command(
             help="Check answers, one in each line, and print JSON; - is stdin. The exit code is 1 if one is not right.",
         ),
         json_option(),
-        no_color_option(),
     ],
     callback=_start_quiz,
     help="Ask questions about the gradients of a circuit, and name the mistake behind an answer.\n\n"
     "Inputs that are given keep their value; all others are drawn. With --json the questions are printed with their "
-    "answers."
-    "\n\n\b\nExample: wiregrad quiz --preset neuron --seed 7",
+    "answers.",
     short_help="Ask questions about the gradients of a circuit.",
     epilog=TARGET_HELP.format(what="FORMULA"),
-    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+    context_settings={"ignore_unknown_options": True},
 )
 
 
@@ -540,8 +538,9 @@ def _print_gradebook(paths: Sequence[str], key: bytes, output: str | None, title
         raise click.exceptions.Exit(EXIT_FOUND)
 
 
-learn_command = click.Command(
+learn_command = ExampleCommand(
     "learn",
+    example="learn -o learn.html",
     params=[
         click.Argument(["paths"], nargs=-1, metavar="[FILE]...", shell_complete=complete_file_names),
         click.Option(["--list", "listed"], is_flag=True, help="Print the names of the lessons."),
@@ -569,12 +568,11 @@ learn_command = click.Command(
             is_flag=True,
             help="Print a table of FILEs, results and saved progress, or write it with -o; 1 if one was changed.",
         ),
-        no_color_option(),
     ],
     callback=_run_learn,
     help="Open the lessons on backpropagation: texts with live circuits, and questions that know which mistake was "
     "made. FILEs are lessons of your own.\n\n"
     "Progress stays in the browser; the page needs no network. For teachers: export lessons and questions as a site, "
-    "grade answers, and keep a gradebook.\n\n\b\nExample: wiregrad learn -o learn.html",
+    "grade answers, and keep a gradebook.",
     short_help="Open the lessons on backpropagation; for teachers, export and grade.",
 )

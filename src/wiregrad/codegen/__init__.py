@@ -38,6 +38,8 @@ LANGUAGE_MODULES = {
     "cuda": c_and_cuda,
 }
 """Which module of this package writes each language."""
+WHOLE_NUMBER_LANGUAGE = "numpy"
+"""The language that keeps dtypes; the others compute in floats."""
 CAMEL_CASE_LANGUAGES = ("js",)
 """Languages that write valueAndGrad where the others write value_and_grad."""
 
@@ -69,7 +71,9 @@ def write_listing(
     """
     if circuit.certificates:
         options["guard"] = language_base.build_guard(circuit)
-    lines = listing.build_listing(circuit.unchecked(), function, finite=finite)
+    lines = listing.build_listing(
+        circuit.unchecked(), function, finite=finite, has_integers=language == WHOLE_NUMBER_LANGUAGE
+    )
     name = _usual_name(function, language) if name is None else _check_function_name(name)
     text: str = getattr(LANGUAGE_MODULES[language], f"to_{language}")(lines, name, **options)
     return text

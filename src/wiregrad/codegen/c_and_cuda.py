@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from wiregrad.codegen.element_statements import (
     ArrayView,
     IndexMap,
     LoopArray,
+    LoopCall,
     LoopNest,
     LoopStatement,
     LoopStep,
@@ -54,6 +55,7 @@ from wiregrad.codegen.language import (
     ListingWriter,
     escape_comment,
     require_scalars,
+    unbounded_loop_error,
     write_or_explain,
 )
 from wiregrad.codegen.listing import (
@@ -65,16 +67,24 @@ from wiregrad.codegen.listing import (
     ListingLine,
     OpForm,
     SlotForm,
+    build_listing,
     find_uniform_value,
     op_function_names,
     slots_of,
 )
 from wiregrad.dtypes import WireType, suggest_stored_dtype
 from wiregrad.errors import NoRuleError, OperandError, short_repr
-from wiregrad.ir import TABLE
+from wiregrad.ir import TABLE, CircuitGraph, Op
+from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.ops.c_expressions import MATH_H_FUNCTIONS, ScalarExpression, is_condition, parse_c_text
+
+if TYPE_CHECKING:
+    from wiregrad.frontends.transforms import loop_ops
+    from wiregrad.frontends.transforms.loop_ops import ControlPlan, ScanPlan, SwitchPlan, WhilePlan
+else:
+    loop_ops = load_module_lazily("wiregrad.frontends.transforms.loop_ops")
 
 MAX_STACK_ELEMENTS = 65_536
 """Maximum number of array elements on the stack; if a listing has more, its arrays are static."""
@@ -155,10 +165,19 @@ def describe_input_layout(listing: Listing, names: Sequence[str]) -> list[str]:
 
 
 class LoopWriter:
-    """Writes the body of one listing's function as loops."""
+    """Writes the body of one listing's function as loops in C; subclasses write them in other languages.
 
-    def __init__(self, writer: ListingWriter, language: LoopLanguage, argument: str, name: str) -> None:
+    `functions` has the functions of the circuit's own loops.
+    """
+
+    is_cut: ClassVar[bool] = True
+    """Whether long listings are cut into functions."""
+
+    def __init__(
+        self, writer: ListingWriter, language: LoopLanguage, argument: str, name: str, functions: LoopFunctions
+    ) -> None:
         self.writer = writer
+        self.functions = functions
         self.language = language
         self.argument = argument
         self.name = name
@@ -188,7 +207,7 @@ class LoopWriter:
         sections = [(title, _drop_unread_steps(steps, live)) for title, steps in reversed(self.sections)][::-1]
         counts = Counter(step.target for _, steps in sections for step in steps if not isinstance(step, ViewAlias))
         self._name_arrays(sections)
-        if sum(len(steps) for _, steps in sections) > MAX_UNCUT_STEPS:
+        if self.is_cut and sum(len(steps) for _, steps in sections) > MAX_UNCUT_STEPS:
             lines = self._cut_into_functions(sections, counts)
             live = {view.array for step in ends for view in step.views_read()}
             lines += self._declare_inputs(live | ({returned.array} if isinstance(returned, ArrayView) else set()))
@@ -197,11 +216,23 @@ class LoopWriter:
             for title, steps in sections:
                 if steps:
                     lines += [
-                        f"// {escape_comment(title)}",
+                        f"{self.writer.language.remark} {escape_comment(title)}",
                         *self.writer.align_comments(self._write_steps(steps, counts)),
                     ]
         lines += [text for step in ends for text in self.write_statement(step)]
-        return lines if value is None else [*lines, f"return {self._write_single(returned)};"]
+        return lines if value is None else [*lines, self.end_statement(f"return {self._write_single(returned)}")]
+
+    def end_statement(self, text: str) -> str:
+        """Return a statement with what ends it."""
+        return f"{text};"
+
+    def write_loops(self, loops: Sequence[tuple[str, int]], done: Sequence[str]) -> list[str]:
+        """Write statements inside loops, each given by its counter and its length."""
+        return _write_loops(loops, done)
+
+    def declare_number(self, target: LoopArray, statement: str, *, is_final: bool) -> str:
+        """Return the statement that assigns a number for the first time."""
+        return f"{'const ' if is_final else ''}{self._type_name(target.kind)} {statement}"
 
     def _cut_into_functions(
         self, sections: Sequence[tuple[str, list[LoopStep]]], counts: Counter[LoopArray]
@@ -245,14 +276,15 @@ class LoopWriter:
     ) -> Iterator[tuple[str, ListingLine | None]]:
         for step in steps:
             if isinstance(step, ViewAlias):
-                yield f"// {self.describe_alias(step)} ({escape_comment(step.line.note)})", None
+                remark = self.writer.language.remark
+                yield f"{remark} {self.describe_alias(step)} ({escape_comment(step.line.note)})", None
                 continue
             first, *rest = self.write_task(step)
             target = step.target
-            if target.size == 1 and target not in self._seen and target not in self.shared:
+            if target.size == 1 and not target.indexed and target not in self._seen and target not in self.shared:
                 self._seen.add(target)
                 if isinstance(step, LoopStatement):
-                    first = f"{'const ' if counts[target] == 1 else ''}{self._type_name(target.kind)} {first}"
+                    first = self.declare_number(target, first, is_final=counts[target] == 1)
                 else:
                     yield f"{self._type_name(target.kind)} {target.name};", None
             yield first, step.line
@@ -293,13 +325,13 @@ class LoopWriter:
 
     def _declare_arrays(self, counts: Counter[LoopArray]) -> Iterator[str]:
         """Return the declarations of all arrays; single numbers are declared here only if the listing is cut."""
-        arrays = [array for array in counts if array.size > 1 or array in self.shared]
+        arrays = [array for array in counts if array.size > 1 or array.indexed or array in self.shared]
         large = sum(array.size for array in arrays) > MAX_STACK_ELEMENTS and not self.shared
         if large:
             yield STATIC_REMARK
         for kind in "fbi":
             own = [array for array in arrays if array.kind == kind]
-            names = [array.name + (f"[{array.size}]" if array.size > 1 else "") for array in own]
+            names = [array.name + (f"[{array.size}]" if array.size > 1 or array.indexed else "") for array in own]
             if names:
                 head = f"{'static ' if large else ''}{self._type_name(kind)} "
                 yield from _wrap_line(f"{head}{', '.join(names)};")
@@ -337,6 +369,10 @@ class LoopWriter:
         """Return the text of a step."""
         if isinstance(step, LoopStatement):
             return self.write_statement(step)
+        if isinstance(step, LoopCall):
+            name = self.functions.define_loop(step.op, step.ramps)
+            arrays = f"{self._array_name(step.operands.array)}, {self._array_name(step.target)}"
+            return [self.end_statement(f"{name}({arrays})")]
         return self.write_order(step) if isinstance(step, OrderStep) else self.write_pick(step)
 
     def write_pick(self, step: PickStep) -> list[str]:
@@ -393,8 +429,8 @@ class LoopWriter:
         nest = step.nest or find_loop_nest([step.at, *(view.map for view in step.views_read())])
         names = self._counter_names(step.nest)
         target = self._write_mapped_element(step.target, step.at, nest, 0, names)
-        done = f"{target} {self._write_assignment(step, nest, names)};"
-        return _write_loops(list(zip(names, nest.lengths, strict=False)), [done])
+        done = self.end_statement(f"{target} {self._write_assignment(step, nest, names)}")
+        return self.write_loops(list(zip(names, nest.lengths, strict=False)), [done])
 
     def _counter_names(self, nest: LoopNest | None) -> list[str]:
         """Return the names of the loop counters; a matrix product has rows i and columns j."""
@@ -472,6 +508,280 @@ class LoopWriter:
             return f"{step.name} is {self._array_name(view.array)} in another order"
         own = self._write_mapped_element(LoopArray(len(view.map), "f", step.name), np.arange(1), nest, 0, self.counters)
         return f"{own} is {self._write_mapped_element(view.array, view.map, nest, 1, self.counters)}"
+
+
+LOOP_VARIABLES = ("x", "y", "a", "b", "c", "q", "k", "n")
+"""The variables of the functions of loops: their arguments and results, those of bodies and conditions, counters."""
+
+
+class LoopFunctions:
+    """The functions of a circuit's loops and branches, in C: each body, and what runs it; subclasses for others.
+
+    A function takes its numbers as one array and writes its results to another: the inputs of a body, or the operands
+    of a loop, end to end. All functions of a listing take their names from one pool.
+    """
+
+    def __init__(self, language: ListingLanguage, identifiers: Identifiers) -> None:
+        self.language = language
+        self.identifiers = identifiers
+        self.names: dict[object, str] = {}
+        """The name of the function of each plan and circuit."""
+        self.texts: list[str] = []
+        self.calls: set[str] = set()
+
+    def define_loop(self, op: Op, ramps: tuple[tuple[int, float, float], ...]) -> str:
+        """Return the name of the function that runs a loop or a branch; `ramps` are rows that are not operands."""
+        plan = op.options["loop"]
+        name = self.names.get((plan, ramps))
+        if name is None:
+            self._reserve_names()
+            if isinstance(plan, loop_ops.CountedPullPlan):
+                raise unbounded_loop_error(plan)
+            bodies = [self._define_body(circuit, f"step of {op.title}") for circuit in plan.circuits]
+            name = self.names[plan, ramps] = self.identifiers.take_name(op.title)
+            self.texts.append(self.write_function(name, plan.called, self._write_plan(plan, ramps, bodies)))
+        return name
+
+    def _reserve_names(self) -> None:
+        """Keep variables of bodies and functions from having the names of the variables of loops."""
+        for name in LOOP_VARIABLES:
+            if name not in self.identifiers:
+                self.identifiers.take_name(name)
+
+    def _define_body(self, circuit: CircuitGraph, within: str) -> str:
+        """Return the name of the function of a circuit; `within` is that of a body without a name of its own."""
+        name = self.names.get(circuit)
+        if name is None:
+            title = within if circuit.name == "body" else circuit.name
+            name = self.names[circuit] = self.identifiers.take_name(title)
+            listing = build_listing(circuit, "value")
+            self.check_listing(listing)
+            writer = ListingWriter(self.language, listing)
+            # Tables of constants are global.
+            writer.identifiers = self.identifiers
+            writer.names = [own and self.identifiers.take_name(own) for own in writer.names]
+            loops = self.make_writer(writer, name)
+            results = {"y": LoopResult(list(listing.values.values()), output_types(listing))}
+            lines = loops.write_body(results, None)
+            self.calls |= writer.calls
+            self.texts += [*loops.definitions, *loops.parts, self.write_function(name, circuit.name, lines)]
+        return name
+
+    def _write_plan(
+        self, plan: ControlPlan, ramps: Sequence[tuple[int, float, float]], bodies: Sequence[str]
+    ) -> list[str]:
+        if isinstance(plan, loop_ops.ScanPlan):
+            return self._write_scan(plan, ramps, bodies[0])
+        if isinstance(plan, loop_ops.WhilePlan):
+            return self._write_while(plan, *bodies)
+        assert isinstance(plan, loop_ops.SwitchPlan)
+        return self._write_switch(plan, bodies)
+
+    def _write_scan(self, plan: ScanPlan, ramps: Sequence[tuple[int, float, float]], body: str) -> list[str]:
+        sizes = [*map(count_elements, plan.in_types)]
+        known = {number: (start, step) for number, start, step in ramps}
+        at = 1 if plan.counted else 0
+        before: list[str] = []
+        moved: list[str] = []
+        inside = 0
+        for k, size in enumerate(sizes):
+            operand = k + plan.counted
+            if k < plan.carry or k >= plan.carry + plan.xs:
+                before += self.copy_numbers("a", str(inside), "x", str(at), size)
+                at += size
+            elif operand in known:
+                start, step = known[operand]
+                moved.append(self.end(f"a[{inside}] = {self.write_ramp(start, step)}"))
+            else:
+                moved += self.copy_numbers("a", str(inside), "x", _write_index([("n", size)], at), size)
+                at += size * (plan.length or 0)
+            inside += size
+        carried = sum(sizes[: plan.carry])
+        own = [*map(count_elements, plan.out_types)]
+        after = self.copy_numbers("a", "0", "b", "0", carried)
+        to = source = carried
+        for size in own[plan.carry :]:
+            after += self.copy_numbers("y", _write_index([("n", size)], to), "b", str(source), size)
+            to += size * (plan.length or 0)
+            source += size
+        count = "x[0]" if plan.counted else str(plan.length)
+        zeros = self.fill_numbers("y", carried, to - carried, "0") if plan.counted else []
+        step_lines = [*moved, self.end(f"{body}(a, b)"), *after]
+        return [
+            *self.declare_numbers("a", sum(sizes)),
+            *self.declare_numbers("b", sum(own)),
+            *before,
+            *zeros,
+            *self.repeat_steps(count, plan.reverse, step_lines),
+            *self.copy_numbers("y", "0", "a", "0", carried),
+        ]
+
+    def _write_while(self, plan: WhilePlan, condition: str, body: str) -> list[str]:
+        kinds = [*map(count_elements, plan.operand_types)]
+        carried = sum(kinds[: plan.carry])
+        asked = sum(kinds[plan.carry : plan.carry + plan.conditions])
+        consts = sum(kinds[plan.carry + plan.conditions :])
+        refuse = [] if plan.limit is None else self.refuse_more(plan.limit, carried + 1)
+        step = [
+            *refuse,
+            self.end(f"{body}(a, b)"),
+            *self.copy_numbers("a", "0", "b", "0", carried),
+            *self.copy_numbers("q", "0", "b", "0", carried),
+            self.end("n += 1"),
+            self.end(f"{condition}(q, c)"),
+        ]
+        return [
+            *self.declare_numbers("a", carried + consts),
+            *self.declare_numbers("b", carried),
+            *self.declare_numbers("q", carried + asked),
+            *self.declare_numbers("c", 1),
+            *self.copy_numbers("a", "0", "x", "0", carried),
+            *self.copy_numbers("a", str(carried), "x", str(carried + asked), consts),
+            *self.copy_numbers("q", "0", "x", "0", carried + asked),
+            self.declare_count(),
+            self.end(f"{condition}(q, c)"),
+            *self.write_block(self.while_head("c[0]"), step),
+            *self.copy_numbers("y", "0", "a", "0", carried),
+            self.end(f"y[{carried}] = n"),
+        ]
+
+    def _write_switch(self, plan: SwitchPlan, bodies: Sequence[str]) -> list[str]:
+        size = sum(map(count_elements, plan.layout.types))
+        operands = sum(map(count_elements, plan.in_types))
+        lines = [*self.declare_numbers("a", operands), *self.copy_numbers("a", "0", "x", "1", operands)]
+        for k, body in enumerate(bodies):
+            lines += self.write_block(self.if_head(f"x[0] == {k}"), [self.end(f"{body}(a, y)")])
+        outside = f"x[0] < 0 {self.either} x[0] >= {len(bodies)}"
+        return [*lines, *self.write_block(self.if_head(outside), self.refuse_index(len(bodies), size))]
+
+    either: ClassVar[str] = "||"
+
+    def check_listing(self, listing: Listing) -> None:
+        """Raise if the language cannot compute with the types of a body."""
+        real = getattr(self.language, "real", "double")
+        check_types(listing, 4 if real == "float" else 8)
+
+    def make_writer(self, writer: ListingWriter, name: str) -> LoopWriter:
+        """Return what writes the body of a function."""
+        assert isinstance(self.language, CLanguage)
+        return LoopWriter(writer, self.language, "x", name, self)
+
+    def write_function(self, name: str, title: str, lines: Sequence[str]) -> str:
+        """Return the definition of a function from its lines."""
+        real = getattr(self.language, "real", "double")
+        used = any(re.search(r"\bx\b", line.partition("//")[0]) for line in lines)
+        silent = [] if used else ["(void)x;"]
+        head = f"static void {name}(const {real} *x, {real} *y) {{"
+        return "\n".join([f"// {escape_comment(title)}", head, *(f"    {line}" for line in (*silent, *lines)), "}"])
+
+    def write_block(self, head: str, lines: Sequence[str]) -> list[str]:
+        """Return lines under a head."""
+        return [f"{head} {{", *(f"    {line}" for line in lines), "}"]
+
+    def end(self, text: str) -> str:
+        """Return a statement with what ends it."""
+        return f"{text};"
+
+    def write_ramp(self, start: float, step: float) -> str:
+        """Return the number of step n of evenly spaced ones."""
+        number = self.language.write_number
+        product = "n" if step == 1.0 else f"{number(step)} * n"
+        return product if start == 0.0 else f"{number(start)} + {product}"
+
+    def declare_numbers(self, name: str, size: int) -> list[str]:
+        """Return the declaration of an array of numbers."""
+        real = getattr(self.language, "real", "double")
+        kept = size > MAX_STACK_ELEMENTS
+        return [*([STATIC_REMARK] if kept else []), f"{'static ' if kept else ''}{real} {name}[{max(1, size)}];"]
+
+    def declare_count(self) -> str:
+        """Return the declaration of the number of steps."""
+        return "long n = 0;"
+
+    def while_head(self, condition: str) -> str:
+        """Return the head of a loop that runs while a number is not 0."""
+        return f"while ({condition} != 0)"
+
+    def if_head(self, condition: str) -> str:
+        """Return the head of a choice."""
+        return f"if ({condition})"
+
+    def copy_numbers(self, target: str, to: str, source: str, at: str, size: int) -> list[str]:
+        """Return a loop that copies numbers."""
+        if size == 0:
+            return []
+        if size == 1:
+            return [self.end(f"{target}[{to}] = {source}[{at}]")]
+        left, right = (f"{start} + k" if start != "0" else "k" for start in (to, at))
+        return self.count_loop(size, f"{target}[{left}] = {source}[{right}]")
+
+    def fill_numbers(self, target: str, start: int, size: int, number: str) -> list[str]:
+        """Return a loop that sets numbers."""
+        return self.count_loop(size, f"{target}[{start} + k] = {number}") if size else []
+
+    def count_loop(self, size: int, statement: str) -> list[str]:
+        """Return a loop over k."""
+        return [f"for (long k = 0; k < {size}; k++) {statement};"]
+
+    def repeat_steps(self, count: str, reverse: bool, lines: Sequence[str]) -> list[str]:
+        """Return a loop over the steps n."""
+        last = str(int(count) - 1) if count.isdigit() else f"(long){count} - 1"
+        backward = f"for (long n = {last}; n >= 0; n--)"
+        return self.write_block(backward if reverse else f"for (long n = 0; n < {count}; n++)", lines)
+
+    def refuse_more(self, limit: int, size: int) -> list[str]:
+        """Return what happens at the limit of a loop: all results are NaN."""
+        return self.write_block(self.if_head(f"n == {limit}"), [*self.fill_numbers("y", 0, size, "NAN"), "return;"])
+
+    def refuse_index(self, count: int, size: int) -> list[str]:
+        """Return what happens where no branch has the index: all results are NaN."""
+        return self.fill_numbers("y", 0, size, "NAN")
+
+
+class ScriptLoopWriter(LoopWriter):
+    """Writes the body of one listing's function as loops in a language without declared types."""
+
+    is_cut: ClassVar[bool] = False
+
+    def write_main(self, atoms: Sequence[Atom]) -> tuple[list[str], list[str]]:
+        """Return the statements of the listing's own function, and the texts of its results, which are numbers."""
+        elements = [self._atom_elements(atom, WireType(np.dtype(float))) for atom in atoms]
+        live = {each.array for each in elements if isinstance(each, ArrayView)}
+        sections = [(title, _drop_unread_steps(steps, live)) for title, steps in reversed(self.sections)][::-1]
+        counts = Counter(step.target for _, steps in sections for step in steps if not isinstance(step, ViewAlias))
+        self._name_arrays(sections)
+        lines = [*self._declare_arrays(counts)]
+        for title, steps in sections:
+            if steps:
+                lines.append(f"{self.writer.language.remark} {escape_comment(title)}")
+                lines += self.writer.align_comments(self._write_steps(steps, counts))
+        return lines, [self._write_single(each) for each in elements]
+
+    def write_pick(self, step: PickStep) -> list[str]:
+        """Raise: there are no indices that are whole numbers."""
+        raise NoRuleError(f"{self._describe(step)} is not written in {self.writer.language.title}; {_USE_OTHERS}")
+
+    def write_order(self, step: OrderStep) -> list[str]:
+        """Raise: there are no indices that are whole numbers."""
+        raise NoRuleError(f"{self._describe(step)} is not written in {self.writer.language.title}; {_USE_OTHERS}")
+
+    @staticmethod
+    def _describe(step: PickStep | OrderStep) -> str:
+        return "an op that sorts or picks elements" if step.line is None else step.line.note
+
+
+_USE_OTHERS = "use to_numpy() or to_c()"
+
+
+def check_script_listing(listing: Listing, language: str) -> None:
+    """Raise unless a listing with loops has numbers as inputs and results, and computes in float64 and conditions."""
+    kinds = [*(listing.variables[number].type for number in listing.inputs.values()), *output_types(listing)]
+    wide = next((kind for kind in kinds if kind.shape), None)
+    if wide is not None:
+        raise NoRuleError(
+            f"{language} listings take and return numbers, and {listing.circuit.name} has {wide}; {_USE_OTHERS}"
+        )
+    check_types(listing, 8)
 
 
 def _drop_unread_steps(steps: Sequence[LoopStep], live: set[LoopArray]) -> list[LoopStep]:
@@ -839,8 +1149,9 @@ def count_results(listing: Listing) -> Mapping[str, int]:
 
 
 def output_types(listing: Listing) -> list[WireType]:
-    """Return the types of a listing's outputs."""
-    return [listing.source.type_of(int(node)) for node in listing.source.columns.outputs]
+    """Return the types of a listing's outputs; for second derivatives, of the value and the gradient."""
+    kinds = [listing.source.type_of(int(node)) for node in listing.source.columns.outputs]
+    return kinds[: len(listing.values)] if listing.function == "hessian" else kinds
 
 
 def _write_header(body: CFunctions) -> str:
@@ -1063,7 +1374,8 @@ class CLoopFunctions(CFunctions):
 
     def define_functions(self, before: str) -> list[str]:
         """Return the definitions: helpers, constants, parts if the listing is cut, then the function itself."""
-        loops = LoopWriter(self.writer, self.language, self.argument, self.name)
+        functions = LoopFunctions(self.language, self.writer.identifiers)
+        loops = LoopWriter(self.writer, self.language, self.argument, self.name, functions)
         values = list(self.listing.values.values())
         kinds = output_types(self.listing)
         inputs = [self.listing.variables[number].type for number in self.listing.inputs.values()]
@@ -1080,7 +1392,8 @@ class CLoopFunctions(CFunctions):
             [f"{before}{self.function_signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"]
         )
         tables = ["\n".join(loops.definitions)] if loops.definitions else []
-        return [*self.language.define_helpers(self.writer.calls), *tables, *loops.parts, whole]
+        helpers = self.language.define_helpers({*self.writer.calls, *functions.calls})
+        return [*helpers, *functions.texts, *tables, *loops.parts, whole]
 
 
 _RESULT_ARGUMENTS: dict[str, tuple[str, ...]] = {

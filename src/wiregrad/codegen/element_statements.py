@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,9 +42,17 @@ from wiregrad.codegen.listing import (
 from wiregrad.dtypes import BOOL, WireType, WireValue
 from wiregrad.errors import NoRuleError
 from wiregrad.ir import TABLE, GraphBuilder, Op, Port
+from wiregrad.ir.circuit import find_bodies
+from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, LinearOp
 from wiregrad.passes import simplify
+
+if TYPE_CHECKING:
+    from wiregrad.frontends.transforms import loop_ops
+    from wiregrad.frontends.transforms.loop_ops import ControlPlan
+else:
+    loop_ops = load_module_lazily("wiregrad.frontends.transforms.loop_ops")
 
 IndexMap = NDArray[np.int64]
 
@@ -316,7 +324,23 @@ class PickStep:
         return [self.source, self.indices]
 
 
-LoopTask = LoopStatement | OrderStep | PickStep
+@dataclass(eq=False)
+class LoopCall:
+    """A loop or a branch of the circuit: a function of its operands, which are joined end to end."""
+
+    target: LoopArray
+    operands: ArrayView
+    op: Op
+    ramps: tuple[tuple[int, float, float], ...]
+    """Rows that are evenly spaced constants and not among the operands: number of the operand, start and step."""
+    line: ListingLine | None = None
+
+    def views_read(self) -> list[ArrayView]:
+        """Return the views that it reads."""
+        return [self.operands]
+
+
+LoopTask = LoopStatement | OrderStep | PickStep | LoopCall
 LoopStep = LoopTask | ViewAlias
 
 
@@ -348,6 +372,9 @@ class ElementLowering:
         self.start = len(self.steps)
         if line.again and self._update_some_elements(line):
             return
+        if isinstance(line.form, OpForm) and find_bodies(line.form.op):
+            self.lower_loop(line, line.form)
+            return
         kind = self.listing.variables[line.target].type
         form = self.lower_to_elements(
             line.form, {slot: self.atom_form(line.atoms[slot]) for slot in slots_of(line.form)}
@@ -364,6 +391,46 @@ class ElementLowering:
         )
         self.held[line.target] = target
         self.store_form(target, form)
+
+    def lower_loop(self, line: ListingLine, form: OpForm) -> None:
+        """Add the call of a loop or a branch; its operands are copied to one array before."""
+        plan = form.op.options["loop"]
+        kinds = plan.operand_types
+        forms = [self.atom_form(atom) for atom in line.atoms]
+        ramps = find_ramps(plan, forms)
+        known = [number for number, _, _ in ramps]
+        sizes = [0 if k in known else count_elements(kind) for k, kind in enumerate(kinds)]
+        operands = LoopArray(max(1, sum(sizes)), "f", indexed=True)
+        self.line = None
+        start = 0
+        for each, size in zip(forms, sizes, strict=True):
+            if size:
+                part = self.make_readable(self.condition_as_number(each))
+                self.add_statement(operands, np.arange(start, start + size), part)
+            start += size
+        kind = self.listing.variables[line.target].type
+        is_number = kind.dtype.kind == "f"
+        target = LoopArray(count_elements(kind), "f", self.names[line.target] if is_number else "", indexed=True)
+        whole = ArrayView(operands, np.arange(operands.size), WireType(np.dtype(float), (operands.size,)))
+        self.steps.append(LoopCall(target, whole, form.op, ramps, line))
+        self.held[line.target] = target
+        if not is_number:
+            numbers = self.slot_of_view(
+                ArrayView(target, np.arange(target.size), WireType(np.dtype(float), kind.shape))
+            )
+            self.held[line.target] = conditions = LoopArray(target.size, "b", self.names[line.target])
+            self.store_form(conditions, OpForm(TABLE["not_equal"], (numbers, real_constant(0.0)), kind))
+
+    def condition_as_number(self, form: Form) -> Form:
+        """Return a condition as 1 or 0."""
+        if form.type.dtype.kind != "b":
+            return form
+        choose = TABLE["where"]
+        one = real_constant(1.0)
+        assert isinstance(choose, Elementwise)
+        return self.lower_elementwise(
+            choose, (form, one, real_constant(0.0)), WireType(one.type.dtype, form.type.shape)
+        )
 
     def _update_some_elements(self, line: ListingLine) -> bool:
         """Add the statement of a line that changes only some elements of its target, chosen by a constant mask."""
@@ -624,6 +691,22 @@ class ElementLowering:
         return form if isinstance(form, ConstantForm) and not form.type.shape else self.gather_elements(form, at, kind)
 
 
+def find_ramps(plan: ControlPlan, operands: Sequence[Form]) -> tuple[tuple[int, float, float], ...]:
+    """Return the rows of a scan that are evenly spaced constants, such as the steps of `fori_loop`."""
+    if not isinstance(plan, loop_ops.ScanPlan):
+        return ()
+    first = plan.counted + plan.carry
+    ramps = []
+    for number in range(first, first + plan.xs):
+        rows = operands[number]
+        if isinstance(rows, ConstantForm) and len(rows.type.shape) == 1 and count_elements(rows.type) > 1:
+            numbers = np.asarray(rows.value, np.float64)
+            start, step = float(numbers[0]), float(numbers[1] - numbers[0])
+            if np.array_equal(start + step * np.arange(len(numbers)), numbers):
+                ramps.append((number, start, step))
+    return tuple(ramps)
+
+
 def _is_elementwise(form: Form) -> bool:
     """Return whether a form consists of elementwise ops, slots and scalar constants only."""
     if isinstance(form, OpForm):
@@ -766,22 +849,11 @@ class ArrayOpLowering(ElementLowering):
             return None
         moving = [operand for operand, value in zip(operands, indices, strict=True) if value is None]
         if kind.dtype.kind == "f":
-            moving = [self._condition_as_number(operand) for operand in moving]
+            moving = [self.condition_as_number(operand) for operand in moving]
         return (
             self.gather_elements(moving[0], moves - 1, kind)
             if len(moving) == 1
             else self.join_elements(moving, moves - 1, kind)
-        )
-
-    def _condition_as_number(self, form: Form) -> Form:
-        """Return a condition as 1 or 0."""
-        if form.type.dtype.kind != "b":
-            return form
-        choose = TABLE["where"]
-        one = real_constant(1.0)
-        assert isinstance(choose, Elementwise)
-        return self.lower_elementwise(
-            choose, (form, one, real_constant(0.0)), WireType(one.type.dtype, form.type.shape)
         )
 
     def join_elements(self, operands: Sequence[Form], at: IndexMap, kind: WireType) -> Form:
@@ -808,7 +880,7 @@ class ArrayOpLowering(ElementLowering):
         return (
             None
             if targets is None
-            else self.fold_elements(TABLE["add"], 0.0, self._condition_as_number(operands[0]), targets, kind)
+            else self.fold_elements(TABLE["add"], 0.0, self.condition_as_number(operands[0]), targets, kind)
         )
 
     def fold_elements(self, step: ArrayRule, start: ArrayLike, form: Form, to: IndexMap, kind: WireType) -> Form:

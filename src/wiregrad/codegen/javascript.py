@@ -8,11 +8,14 @@ so `copysign(x, NaN)` takes it as positive.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from textwrap import indent, wrap
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+from wiregrad.codegen import c_and_cuda
+from wiregrad.codegen.element_statements import LoopArray
 from wiregrad.codegen.language import (
     BRANCH_RESULT_TEXT,
     SELECT_TEXT,
@@ -28,7 +31,7 @@ from wiregrad.codegen.language import (
     require_scalars,
     write_or_explain,
 )
-from wiregrad.codegen.listing import CONDITION_TO_NUMBER, Listing, ListingLine, as_python_number
+from wiregrad.codegen.listing import CONDITION_TO_NUMBER, Listing, ListingLine, as_python_number, has_loops
 from wiregrad.ops import Elementwise
 
 ERF_SERIES = (
@@ -205,12 +208,14 @@ JAVASCRIPT = JavaScriptLanguage()
 
 def to_js(listing: Listing, name: str, guard: ListingGuard | None = None) -> str:
     """Return a listing in JavaScript."""
-    require_scalars(listing, "JavaScript")
     names = [] if guard is None else [f"{name}Checks", f"{name}Branch", f"{name}Guard"]
     writer = ListingWriter(JAVASCRIPT, listing, name, *names)
-    texts = [_write_function(writer, name, guarded=guard is not None)]
+    loops = _write_loops(writer, name) if has_loops(listing.source) else None
+    if loops is None:
+        require_scalars(listing, "JavaScript")
+    texts = [*([] if loops is None else loops.texts), _write_function(writer, name, loops, guarded=guard is not None)]
     head = [f"// {writer.write_title()}"]
-    calls = set(writer.calls)
+    calls = writer.calls | (set() if loops is None else loops.calls)
     if guard is not None:
         checks = write_or_explain(lambda: _write_checks(guard, f"{name}Checks"))
         texts = [checks.text, *_guard_functions(name, guard), *texts]
@@ -285,10 +290,111 @@ def _write_answers(tree: BranchTree, name: str) -> Iterator[str]:
     )
 
 
-def _write_function(writer: ListingWriter, name: str, *, guarded: bool = False, private: bool = False) -> str:
+class JavaScriptLoopWriter(c_and_cuda.ScriptLoopWriter):
+    """Writes the body of one listing's function as loops in JavaScript."""
+
+    def declare_number(self, target: LoopArray, statement: str, *, is_final: bool) -> str:
+        """Return the statement that assigns a number for the first time."""
+        return f"{'const' if is_final else 'let'} {statement}"
+
+    def write_loops(self, loops: Sequence[tuple[str, int]], done: Sequence[str]) -> list[str]:
+        """Write statements inside loops, each given by its counter and its length."""
+        return [line.replace("for (int ", "for (let ") for line in super().write_loops(loops, done)]
+
+    def _declare_arrays(self, counts: Counter[LoopArray]) -> Iterator[str]:
+        for array in counts:
+            if array.size > 1 or array.indexed:
+                rest = f"Array({array.size}).fill(false)" if array.kind == "b" else f"Float64Array({array.size})"
+                yield f"const {array.name} = new {rest};"
+
+    def _declare_inputs(self, live: set[LoopArray]) -> Iterator[str]:
+        start = 0
+        for number in self.writer.listing.inputs.values():
+            array = self.elements.held[number]
+            assert isinstance(array, LoopArray)
+            if array in live and array.size == 1:
+                yield f"const {array.name} = x[{start}]{' !== 0' if array.kind == 'b' else ''};"
+            elif array in live and array.size:
+                changed = ".map((v) => v !== 0)" if array.kind == "b" else ""
+                yield f"const {array.name} = Array.from(x.subarray({start}, {start + array.size})){changed};"
+            start += array.size
+
+    def _define_table(self, kind: str, name: str, numbers: Sequence[str], single: bool = False) -> None:
+        text = numbers[0] if single else f"[{', '.join(numbers)}]"
+        self.definitions.append(f"const {name} = {text};")
+
+
+class JavaScriptLoopFunctions(c_and_cuda.LoopFunctions):
+    """The functions of a circuit's loops and branches, in JavaScript."""
+
+    def make_writer(self, writer: ListingWriter, name: str) -> c_and_cuda.LoopWriter:
+        """Return what writes the body of a function."""
+        return JavaScriptLoopWriter(writer, JAVASCRIPT, "x", name, self)
+
+    def write_function(self, name: str, title: str, lines: Sequence[str]) -> str:
+        """Return the definition of a function from its lines."""
+        head = f"function {name}(x, y) {{"
+        return "\n".join([f"/** {escape_comment(title)} */", head, *(f"  {line}" for line in lines), "}"])
+
+    def declare_numbers(self, name: str, size: int) -> list[str]:
+        """Return the declaration of an array of numbers."""
+        return [f"const {name} = new Float64Array({max(1, size)});"]
+
+    def declare_count(self) -> str:
+        """Return the declaration of the number of steps."""
+        return "let n = 0;"
+
+    def count_loop(self, size: int, statement: str) -> list[str]:
+        """Return a loop over k."""
+        return [f"for (let k = 0; k < {size}; k++) {statement};"]
+
+    def repeat_steps(self, count: str, reverse: bool, lines: Sequence[str]) -> list[str]:
+        """Return a loop over the steps n."""
+        backward = f"for (let n = {count} - 1; n >= 0; n--)"
+        return self.write_block(backward if reverse else f"for (let n = 0; n < {count}; n++)", lines)
+
+    def refuse_more(self, limit: int, size: int) -> list[str]:
+        """Return what happens at the limit of a loop."""
+        message = f'"the condition still holds after {limit} steps, the limit"'
+        return [f"if (n === {limit}) throw new RangeError({message});"]
+
+    def refuse_index(self, count: int, size: int) -> list[str]:
+        """Return what happens where no branch has the index."""
+        return [f"throw new RangeError(`the index must be 0 to {count - 1}; got ${{x[0]}}`);"]
+
+
+class _WrittenLoops(NamedTuple):
+    """A listing with loops: the functions, the statements of its own function, and the text of each result."""
+
+    texts: list[str]
+    calls: set[str]
+    lines: list[str]
+    results: dict[int, str]
+
+
+def _write_loops(writer: ListingWriter, name: str) -> _WrittenLoops:
+    listing = writer.listing
+    c_and_cuda.check_script_listing(listing, "JavaScript")
+    functions = JavaScriptLoopFunctions(JAVASCRIPT, writer.identifiers)
+    loops = JavaScriptLoopWriter(writer, JAVASCRIPT, "x", name, functions)
+    atoms = list(dict.fromkeys(listing.result_variables()))
+    lines, texts = loops.write_main(atoms)
+    return _WrittenLoops(
+        [*functions.texts, *loops.definitions], functions.calls, lines, dict(zip(atoms, texts, strict=True))
+    )
+
+
+def _write_function(
+    writer: ListingWriter,
+    name: str,
+    loops: _WrittenLoops | None = None,
+    *,
+    guarded: bool = False,
+    private: bool = False,
+) -> str:
     """Return the function of a listing."""
     argument = writer.name_argument("x", "inputs")
-    body = list(_write_body(writer, argument))
+    body = list(_write_body(writer, argument, loops))
     if guarded:
         body.insert(0, f"{name}Guard({argument});")
     inputs = escape_comment(", ".join(writer.listing.inputs), 10_000)
@@ -329,7 +435,7 @@ def _guard_functions(name: str, guard: ListingGuard) -> Iterator[str]:
     )
 
 
-def _write_body(writer: ListingWriter, argument: str) -> Iterator[str]:
+def _write_body(writer: ListingWriter, argument: str, loops: _WrittenLoops | None) -> Iterator[str]:
     listing = writer.listing
     names = ", ".join(json.dumps(name) for name in listing.inputs)
     if names:
@@ -341,7 +447,11 @@ def _write_body(writer: ListingWriter, argument: str) -> Iterator[str]:
     for name, number in listing.inputs.items():
         key = f".{name}" if _is_plain_name(name) else f"[{json.dumps(name)}]"
         yield f"const {writer.names[number]} = {argument}{key};"
-    for section in listing.sections:
+    if loops is not None:
+        yield from loops.lines
+        for number, text in loops.results.items():
+            writer.names[number] = text
+    for section in listing.sections if loops is None else []:
         if section.lines:
             yield f"// {escape_comment(section.title)}"
             yield from writer.align_comments((_write_statement(writer, line), line) for line in section.lines)

@@ -195,6 +195,12 @@ class ListingLanguage(ABC):
     """The sign that begins a comment."""
     signs: ClassVar[Mapping[str, str]] = {}
     """Operators that the language spells differently from C."""
+    real: str = ""
+    """The type of numbers, where types are declared."""
+
+    def type_name(self, condition: bool) -> str:
+        """Return the type of a condition or a number, where types are declared."""
+        return ""
 
     def __init__(self) -> None:
         self._texts: dict[OpForm, ExpressionText] = {}
@@ -455,6 +461,15 @@ def require_scalars(listing: Listing, language: str, dtypes: str = "fb", width: 
                 f"({role.value} {_first_names(listing).get(node, node)})"
                 f"{suggest_stored_dtype(kind.dtype) or '; use to_numpy(), which keeps dtypes'}"
             )
+
+
+def unbounded_loop_error(plan: object) -> NoRuleError:
+    """Return the error for the gradient of a loop whose number of steps is known only when it runs."""
+    called = getattr(plan, "called", "a loop")
+    return NoRuleError(
+        f"the {called} stores what each step carries, and the number of steps has no bound, so a listing has no place "
+        "for it: give wg.while_loop a bound, limit=1000"
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -24,13 +24,15 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, cached_property, lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from wiregrad.dtypes import BOOL, WireType, WireValue
 from wiregrad.errors import CircuitError, NoRuleError, OperandError, OutputError, short_repr, suggest_name
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Place, Port, Row
+from wiregrad.ir.circuit import find_bodies
+from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.c_expressions import (
@@ -47,7 +49,12 @@ from wiregrad.ops.c_expressions import (
     walk_expression,
 )
 from wiregrad.ops.gradient_flow import MaskedFlow, match_dtype
-from wiregrad.passes import gradient_circuit, prune, simplify, simplify_finite
+from wiregrad.passes import gradient_circuit, jacobian_circuit, prune, simplify, simplify_finite
+
+if TYPE_CHECKING:
+    from wiregrad.frontends.transforms import loop_ops
+else:
+    loop_ops = load_module_lazily("wiregrad.frontends.transforms.loop_ops")
 
 PROBE_NUMBERS = (
     0.0,
@@ -706,10 +713,13 @@ PATTERN_VERBS = {pattern: f"{pattern.name.lower()}s" for pattern in Pattern}
 """The verb for how an op passes the gradient on: add distributes, multiply swaps."""
 
 
-def build_listing(circuit: CircuitGraph, function: str = "value_and_grad", *, finite: bool = False) -> Listing:
+def build_listing(
+    circuit: CircuitGraph, function: str = "value_and_grad", *, finite: bool = False, has_integers: bool = True
+) -> Listing:
     """Return the listing of a circuit; `function` says which derivatives it computes.
 
-    With `finite`, first derivatives are right only where no value or slope is infinite or NaN.
+    With `finite`, first derivatives are right only where no value or slope is infinite or NaN. Without `has_integers`,
+    the whole numbers of a circuit with loops are floats.
 
     >>> from wiregrad.ir import parse_text
     >>> product = build_listing(parse_text("input a, b\\ny = multiply a b\\noutput y"))
@@ -727,6 +737,8 @@ def build_listing(circuit: CircuitGraph, function: str = "value_and_grad", *, fi
         raise CircuitError("the circuit has no inputs, so there is nothing to differentiate by")
     if function == "hessian":
         _check_scalar_inputs(circuit)
+    if has_loops(circuit):
+        return _list_loops(circuit, function, has_integers=has_integers)
     is_finite = finite and function != "hessian" and circuit.columns.has_finite_constants()
     if function == "hessian":
         source = simplify(gradient_circuit(circuit))
@@ -736,6 +748,43 @@ def build_listing(circuit: CircuitGraph, function: str = "value_and_grad", *, fi
     lister.write_forward()
     lister.write_answers()
     return lister.finish_listing()
+
+
+def has_loops(circuit: CircuitGraph) -> bool:
+    """Return whether a circuit has loops or branches as nodes."""
+    return any(find_bodies(row.op) for row in circuit.rows())
+
+
+def _list_loops(circuit: CircuitGraph, function: str, *, has_integers: bool) -> Listing:
+    """Return the listing of a circuit with loops, whose derivatives are loops too: that of the derivative's circuit."""
+    source = prune(circuit) if function == "value" else simplify(_differentiate_loops(circuit, function))
+    if not has_integers:
+        source = loop_ops.write_integers_as_floats(source)
+    lister = _ListingBuilder(source, Listing(circuit, source, function))
+    lister.write_forward()
+    if function == "value":
+        lister.write_answers()
+    else:
+        lister.take_answers()
+    return lister.finish_listing()
+
+
+def _differentiate_loops(circuit: CircuitGraph, function: str) -> CircuitGraph:
+    wide = next((label for label in circuit.outputs if circuit[label].type.shape), None)
+    if wide is not None:
+        raise _wide_output_error(wide, circuit[wide].type)
+    if function == "jacobian":
+        return jacobian_circuit(circuit)
+    if function == "hessian":
+        return jacobian_circuit(gradient_circuit(circuit), valued=True)
+    return gradient_circuit(circuit)
+
+
+def _wide_output_error(label: str, kind: WireType) -> OutputError:
+    return OutputError(
+        f"only scalar outputs can be differentiated, and the output {label} is {kind}; sum it first, or ask for the "
+        "value only"
+    )
 
 
 def _check_scalar_inputs(circuit: CircuitGraph) -> None:
@@ -833,15 +882,38 @@ class _ListingBuilder:
             of = of[1:]
         wide = next((label for label, node in of if self.types[node].shape), None)
         if wide is not None:
-            raise OutputError(
-                f"only scalar outputs can be differentiated, and the output {wide} is {self.types[dict(of)[wide]]}; "
-                "sum it first, or ask for the value only"
-            )
+            raise _wide_output_error(wide, self.types[dict(of)[wide]])
         alone = len(of) == 1
         for label, node in of:
             self.start_section("backward" if alone else f"backward from {label}")
             grads = _BackwardWriter(self, "" if alone else label).write_sweep(node)
             self.listing.gradients[label] = {name: grads.get(k, _ABSENT_GRADIENT) for name, k in self._named_inputs()}
+
+    def take_answers(self) -> None:
+        """Note what the function returns, where the circuit computes the derivatives itself."""
+        circuit = self.listing.circuit
+        atoms = iter([self.atoms[node] for node in self.circuit.columns.outputs.tolist()])
+        inputs = circuit.inputs
+        labels = circuit.outputs
+        if self.listing.function != "jacobian":
+            self.listing.values[circuit.output] = next(atoms)
+            self._split_backward_lines()
+        if self.listing.function == "hessian":
+            self.listing.values.update({f"grad_{name}": next(atoms) for name in inputs})
+            # The first row is the gradient once more.
+            for _ in inputs:
+                next(atoms)
+            labels = inputs
+        for label in labels:
+            self.listing.gradients[label] = {name: next(atoms) for name in inputs}
+
+    def _split_backward_lines(self) -> None:
+        """Begin a section behind the line of the value."""
+        value = next(iter(self.listing.values.values()))
+        (section,) = self.listing.sections
+        at = next((k for k, line in enumerate(section.lines) if line.target == value), len(section.lines) - 1) + 1
+        self.listing.sections.append(ListingSection("backward", section.lines[at:]))
+        del section.lines[at:]
 
     def _named_inputs(self) -> Iterator[tuple[str, int]]:
         for node in self.circuit.input_indices():

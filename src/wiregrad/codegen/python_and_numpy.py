@@ -11,13 +11,16 @@ import builtins
 import keyword
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from wiregrad.codegen import c_and_cuda
+from wiregrad.codegen.element_statements import LoopArray
 from wiregrad.codegen.language import (
     BRANCH_RESULT_TEXT,
     SELECT_TEXT,
@@ -26,11 +29,13 @@ from wiregrad.codegen.language import (
     BranchTree,
     FunctionSpelling,
     GuardChecks,
+    Identifiers,
     ListingGuard,
     ListingLanguage,
     ListingWriter,
     escape_comment,
     require_scalars,
+    unbounded_loop_error,
     write_or_explain,
 )
 from wiregrad.codegen.listing import (
@@ -44,14 +49,18 @@ from wiregrad.codegen.listing import (
     SlotForm,
     VariableRole,
     as_python_number,
+    build_listing,
     find_uniform_value,
+    has_loops,
     needs_function,
     require_scalar_text,
     slots_of,
 )
 from wiregrad.dtypes import WireType, WireValue, suggest_stored_dtype
 from wiregrad.errors import NoRuleError
-from wiregrad.ir import TABLE
+from wiregrad.ir import TABLE, CircuitGraph, Op
+from wiregrad.ir.circuit import find_bodies
+from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.ops.c_expressions import (
@@ -71,6 +80,12 @@ from wiregrad.ops.c_expressions import (
     walk_expression,
     write_python_rounding,
 )
+
+if TYPE_CHECKING:
+    from wiregrad.frontends.transforms import loop_ops
+    from wiregrad.frontends.transforms.loop_ops import ControlPlan, ScanPlan, SwitchPlan, WhilePlan
+else:
+    loop_ops = load_module_lazily("wiregrad.frontends.transforms.loop_ops")
 
 NEVER_RAISE = "fabs cbrt hypot atan atan2 tanh asinh erf erfc copysign".split()
 """The functions of `math` that return the same as C for every float."""
@@ -226,12 +241,14 @@ PYTHON = PythonLanguage()
 
 def to_python(listing: Listing, name: str, guard: ListingGuard | None = None) -> str:
     """Return a listing in plain Python."""
-    require_scalars(listing, "Python")
     writer = ListingWriter(PYTHON, listing, name, *guard_names(name, guard))
-    function = _write_function(writer, name, guarded=guard is not None)
+    loops = _write_loops(writer, name) if has_loops(listing.source) else None
+    if loops is None:
+        require_scalars(listing, "Python")
+    function = _write_function(writer, name, loops, guarded=guard is not None)
     guards, calls = write_guard(name, guard, _write_checks, _write_is_expected)
-    texts = [*guards, function]
-    helpers = PYTHON.define_helpers({*writer.calls, *calls})
+    texts = [*([] if loops is None else loops.texts), *guards, function]
+    helpers = PYTHON.define_helpers({*writer.calls, *calls, *([] if loops is None else loops.calls)})
     imports = ["import math"] if any("math." in text for text in (*helpers, *texts)) else []
     head = [write_module_doc(writer.write_title(), guard), *imports]
     return "\n\n\n".join(["\n\n".join(head), *helpers, *texts]) + "\n"
@@ -303,9 +320,132 @@ def _write_answer(tree: BranchTree, name: str) -> str:
     )
 
 
-def _write_function(writer: ListingWriter, name: str, *, guarded: bool = False) -> str:
+class PythonLoopWriter(c_and_cuda.ScriptLoopWriter):
+    """Writes the body of one listing's function as loops in plain Python."""
+
+    def end_statement(self, text: str) -> str:
+        """Return a statement with what ends it."""
+        return text
+
+    def declare_number(self, target: LoopArray, statement: str, *, is_final: bool) -> str:
+        """Return the statement that assigns a number for the first time."""
+        return statement
+
+    def write_loops(self, loops: Sequence[tuple[str, int]], done: Sequence[str]) -> list[str]:
+        """Write statements inside loops, each given by its counter and its length."""
+        heads = [f"for {name} in range({length}):" for name, length in loops if length != 1]
+        inside = [f"{'    ' * len(heads)}{line}" for line in done]
+        return [*(f"{'    ' * k}{head}" for k, head in enumerate(heads)), *inside]
+
+    def _declare_arrays(self, counts: Counter[LoopArray]) -> Iterator[str]:
+        for array in counts:
+            if array.size > 1 or array.indexed:
+                yield f"{array.name} = [{'False' if array.kind == 'b' else '0.0'}] * {array.size}"
+
+    def _declare_inputs(self, live: set[LoopArray]) -> Iterator[str]:
+        start = 0
+        for number in self.writer.listing.inputs.values():
+            array = self.elements.held[number]
+            assert isinstance(array, LoopArray)
+            if array in live and array.size == 1:
+                yield f"{array.name} = x[{start}]{' != 0.0' if array.kind == 'b' else ''}"
+            elif array in live and array.size:
+                part = f"x[{start}:{start + array.size}]"
+                yield f"{array.name} = {f'[v != 0.0 for v in {part}]' if array.kind == 'b' else part}"
+            start += array.size
+
+    def _define_table(self, kind: str, name: str, numbers: Sequence[str], single: bool = False) -> None:
+        text = numbers[0] if single else f"[{', '.join(numbers)}]"
+        self.definitions.append(f"{name} = {text}")
+
+
+class PythonLoopFunctions(c_and_cuda.LoopFunctions):
+    """The functions of a circuit's loops and branches, in plain Python."""
+
+    either: ClassVar[str] = "or"
+
+    def make_writer(self, writer: ListingWriter, name: str) -> c_and_cuda.LoopWriter:
+        """Return what writes the body of a function."""
+        return PythonLoopWriter(writer, PYTHON, "x", name, self)
+
+    def write_function(self, name: str, title: str, lines: Sequence[str]) -> str:
+        """Return the definition of a function from its lines."""
+        doc = f'    """Run {escape_comment(title)}: read the numbers x, write the numbers y."""'
+        return "\n".join([f"def {name}(x, y):", doc, *(f"    {line}" for line in lines)])
+
+    def write_block(self, head: str, lines: Sequence[str]) -> list[str]:
+        """Return lines under a head."""
+        return [f"{head}:", *(f"    {line}" for line in lines)]
+
+    def end(self, text: str) -> str:
+        """Return a statement with what ends it."""
+        return text
+
+    def declare_numbers(self, name: str, size: int) -> list[str]:
+        """Return the declaration of an array of numbers."""
+        return [f"{name} = [0.0] * {max(1, size)}"]
+
+    def declare_count(self) -> str:
+        """Return the declaration of the number of steps."""
+        return "n = 0"
+
+    def while_head(self, condition: str) -> str:
+        """Return the head of a loop that runs while a number is not 0."""
+        return f"while {condition} != 0.0"
+
+    def if_head(self, condition: str) -> str:
+        """Return the head of a choice."""
+        return f"if {condition}"
+
+    def count_loop(self, size: int, statement: str) -> list[str]:
+        """Return a loop over k."""
+        return [f"for k in range({size}):", f"    {statement}"]
+
+    def repeat_steps(self, count: str, reverse: bool, lines: Sequence[str]) -> list[str]:
+        """Return a loop over the steps n."""
+        steps = f"range(int({count}))" if "x" in count else f"range({count})"
+        return self.write_block(f"for n in {f'reversed({steps})' if reverse else steps}", lines)
+
+    def fill_numbers(self, target: str, start: int, size: int, number: str) -> list[str]:
+        """Return a loop that sets numbers."""
+        return super().fill_numbers(target, start, size, f"{number}.0" if number.isdigit() else number)
+
+    def refuse_more(self, limit: int, size: int) -> list[str]:
+        """Return what happens at the limit of a loop."""
+        message = f'"the condition still holds after {limit} steps, the limit"'
+        return self.write_block(self.if_head(f"n == {limit}"), [f"raise ArithmeticError({message})"])
+
+    def refuse_index(self, count: int, size: int) -> list[str]:
+        """Return what happens where no branch has the index."""
+        return [f'raise IndexError(f"the index must be 0 to {count - 1}; got {{x[0]}}")']
+
+
+class _WrittenLoops(NamedTuple):
+    """A listing with loops: the functions, the statements of its own function, and the text of each result."""
+
+    texts: list[str]
+    calls: set[str]
+    lines: list[str]
+    results: dict[int, str]
+
+
+def _write_loops(writer: ListingWriter, name: str) -> _WrittenLoops:
+    listing = writer.listing
+    c_and_cuda.check_script_listing(listing, "Python")
+    functions = PythonLoopFunctions(PYTHON, writer.identifiers)
+    loops = PythonLoopWriter(writer, PYTHON, "x", name, functions)
+    atoms = list(dict.fromkeys(listing.result_variables()))
+    lines, texts = loops.write_main(atoms)
+    return _WrittenLoops(
+        [*functions.texts, *loops.definitions], functions.calls, lines, dict(zip(atoms, texts, strict=True))
+    )
+
+
+def _write_function(
+    writer: ListingWriter, name: str, loops: _WrittenLoops | None = None, *, guarded: bool = False
+) -> str:
     """Return the function of a listing."""
-    body = list(_write_body(writer))
+    body = list(_write_body(writer, loops))
     parameters = ", ".join(writer.names[number] for number in writer.listing.inputs.values())
     if guarded:
         body.insert(1, f"{name}_guard({parameters})")
@@ -377,10 +517,14 @@ def _guard_functions(name: str, guard: ListingGuard, is_expected: Callable[[str,
     )
 
 
-def _write_body(writer: ListingWriter) -> Iterator[str]:
+def _write_body(writer: ListingWriter, loops: _WrittenLoops | None) -> Iterator[str]:
     listing = writer.listing
     yield f'"""{describe_result(listing)}"""'
-    for section in listing.sections:
+    if loops is not None:
+        yield from loops.lines
+        for number, text in loops.results.items():
+            writer.names[number] = text
+    for section in listing.sections if loops is None else []:
         if section.lines:
             yield f"# {escape_comment(section.title)}"
             yield from writer.align_comments((_write_statement(writer, line), line) for line in section.lines)
@@ -626,6 +770,9 @@ def write_array_literal(language: NumpyLanguage, constant: ConstantForm) -> str:
     number = find_uniform_value(array)
     if number is not None:
         return f"np.full({array.shape}, {language.write_number(number.item())}, {dtype})"
+    compact = _write_compact_array(language, array)
+    if compact is not None:
+        return compact
     if array.size > MAX_LITERAL_NUMBERS:
         raise NoRuleError(
             f"a constant in a listing may have {MAX_LITERAL_NUMBERS:,} numbers; got {array.size:,}: make it an input"
@@ -633,6 +780,29 @@ def write_array_literal(language: NumpyLanguage, constant: ConstantForm) -> str:
     return f"np.array({_write_nested_list(language, array)}, {dtype})" + (
         "" if array.size else f".reshape{array.shape}"
     )
+
+
+MIN_COMPACT_NUMBERS = 16
+"""Minimum number of elements of a constant array that is written as a range or as runs of equal numbers."""
+NUMBERS_PER_RUN = 8
+"""A constant array is written as runs if they are at least so long on average."""
+
+
+def _write_compact_array(language: NumpyLanguage, array: NDArray[Any]) -> str | None:
+    """Return the text of an array of consecutive whole numbers, or of few runs of equal numbers; else None."""
+    flat = array.ravel()
+    if flat.size < MIN_COMPACT_NUMBERS:
+        return None
+    shape = "" if array.ndim == 1 else f".reshape{array.shape}"
+    if array.dtype.kind == "i" and np.all(np.diff(flat) == 1):
+        return f"np.arange({flat[0]}, {flat[-1] + 1}, dtype=np.{array.dtype.name}){shape}"
+    bits = flat.view(f"u{flat.itemsize}") if flat.dtype.kind == "f" else flat
+    starts = np.flatnonzero(np.append(True, bits[1:] != bits[:-1]))
+    if len(starts) * NUMBERS_PER_RUN > flat.size or flat.dtype.kind not in "fbi":
+        return None
+    numbers = ", ".join(language.write_number(number) for number in flat[starts].tolist())
+    lengths = ", ".join(map(str, np.diff(np.append(starts, flat.size)).tolist()))
+    return f"np.repeat(np.array([{numbers}], np.{array.dtype.name}), [{lengths}]){shape}"
 
 
 def _write_nested_list(language: NumpyLanguage, array: NDArray[Any]) -> str:
@@ -651,8 +821,9 @@ NARROW_DTYPES = frozenset(map(np.dtype, ("float32", "float16", "complex64")))
 class NumpyWriter(ListingWriter):
     """Writes one listing in NumPy."""
 
-    def __init__(self, listing: Listing, *names: str) -> None:
+    def __init__(self, listing: Listing, *names: str, loops: NumpyLoops | None = None) -> None:
         super().__init__(NUMPY, listing, *names)
+        self.loops = NumpyLoops(self.identifiers) if loops is None else loops
         self.scalar = all(not variable.type.shape for variable in listing.variables)
         first = next(iter(listing.inputs.values()), None)
         self.like = None if first is None or not self.scalar else self.names[first]
@@ -685,6 +856,9 @@ class NumpyWriter(ListingWriter):
 
         If all operands are constants they are written as NumPy numbers: an op on Python numbers could raise.
         """
+        if isinstance(form, OpForm) and find_bodies(form.op):
+            operands = ", ".join(map(self.write_atom, atoms))
+            return f"{self.loops.define_loop(form.op)}({operands})"
         before = self.typed
         self.typed = before or not any(isinstance(atoms[k], int) for k in slots_of(form))
         try:
@@ -720,13 +894,154 @@ class NumpyWriter(ListingWriter):
         return name if atom in self.moved or self.like is None else f"np.full_like({self.like}, {name})"
 
 
+class NumpyLoops:
+    """The functions of the loops and branches of a listing: those of their bodies, and what runs them."""
+
+    def __init__(self, identifiers: Identifiers) -> None:
+        self.identifiers = identifiers
+        self.names: dict[object, str] = {}
+        """The name of the function of each plan and circuit."""
+        self.texts: list[str] = []
+        self.calls: set[str] = set()
+
+    def define_loop(self, op: Op) -> str:
+        """Return the name of the function that runs a loop or a branch."""
+        plan = op.options["loop"]
+        name = self.names.get(plan)
+        if name is None:
+            bodies = [self._define_body(circuit, f"step of {op.title}") for circuit in plan.circuits]
+            name = self.names[plan] = self.identifiers.take_name(op.title)
+            self.texts.append(_LoopFunction(plan, name, bodies).write())
+        return name
+
+    def _define_body(self, circuit: CircuitGraph, within: str) -> str:
+        """Return the name of the function of a circuit that a loop runs; it returns a tuple.
+
+        `within` is the name of a body that no user's function has given one.
+        """
+        name = self.names.get(circuit)
+        if name is not None:
+            return name
+        listing = build_listing(circuit, "value")
+        name = self.names[circuit] = self.identifiers.take_name(within if circuit.name == "body" else circuit.name)
+        writer = NumpyWriter(listing, loops=self)
+        lines = list(_write_sections(writer))
+        parameters = ", ".join(writer.names[number] for number in listing.inputs.values())
+        results = [_write_typed(writer, atom) for atom in listing.values.values()]
+        self.calls |= writer.calls
+        body = [*lines, f"return {_write_tuple(results)}"]
+        self.texts.append("\n".join([f"def {name}({parameters}):", *(f"    {line}".rstrip() for line in body)]))
+        return name
+
+
+def _write_tuple(parts: Sequence[str]) -> str:
+    return f"({parts[0]},)" if len(parts) == 1 else ", ".join(parts)
+
+
+def _write_typed(writer: NumpyWriter, atom: Atom) -> str:
+    """Return an atom; a constant with its dtype, so that no op of the next step meets a number of Python's."""
+    if isinstance(atom, int) or atom.type.shape:
+        return writer.write_atom(atom)
+    return f"np.{atom.type.dtype.name}({writer.write_constant(atom)})"
+
+
+def _write_sections(writer: NumpyWriter) -> Iterator[str]:
+    for section in writer.listing.sections:
+        if section.lines:
+            yield f"# {escape_comment(section.title)}"
+            yield from writer.align_comments(
+                (f"{writer.names[line.target]} = {writer.write_spread_value(line)}", line) for line in section.lines
+            )
+
+
+class _LoopFunction:
+    """Writes the function that runs a loop or a branch in NumPy; its results are joined end to end."""
+
+    def __init__(self, plan: ControlPlan, name: str, bodies: Sequence[str]) -> None:
+        self.plan = plan
+        self.name = name
+        self.bodies = bodies
+        self.operands = [f"x{k}" for k in range(len(plan.operand_types))]
+
+    def write(self) -> str:
+        """Return the definition."""
+        plan = self.plan
+        if isinstance(plan, loop_ops.ScanPlan):
+            lines = self._write_scan(plan)
+        elif isinstance(plan, loop_ops.WhilePlan):
+            lines = self._write_while(plan)
+        elif isinstance(plan, loop_ops.SwitchPlan):
+            lines = self._write_switch(plan)
+        else:
+            raise unbounded_loop_error(plan)
+        doc = f'"""Return the results of {escape_comment(plan.called)}, end to end."""'
+        head = f"def {self.name}({', '.join(self.operands)}):"
+        return "\n".join([head, *(f"    {line}" for line in (doc, *self._convert_operands(), *lines))])
+
+    def _convert_operands(self) -> Iterator[str]:
+        for name, kind in zip(self.operands, self.plan.operand_types, strict=True):
+            yield f"{name} = np.asarray({name}, np.{kind.dtype.name})[()]"
+
+    def _write_scan(self, plan: ScanPlan) -> list[str]:
+        count, carry, xs, consts = plan.split(self.operands)
+        length = plan.length if count is None else f"int({count})"
+        rows = [f"y{k}" for k in range(len(plan.out_types) - plan.carry)]
+        kinds = plan.layout.types[plan.carry :]
+        steps = f"reversed(range({length}))" if plan.reverse else f"range({length})"
+        arguments = ", ".join([*carry, *(f"{x}[k]" for x in xs), *consts])
+        parts = [f"r{k}" for k in range(len(rows))]
+        return [
+            *(f"{row} = np.zeros({kind.shape}, np.{kind.dtype.name})" for row, kind in zip(rows, kinds, strict=True)),
+            f"for k in {steps}:",
+            f"    {_write_tuple([*carry, *parts])} = {self.bodies[0]}({arguments})",
+            *(f"    {row}[k] = {part}" for row, part in zip(rows, parts, strict=True)),
+            self._write_return([*carry, *rows]),
+        ]
+
+    def _write_while(self, plan: WhilePlan) -> list[str]:
+        carry = self.operands[: plan.carry]
+        asked = self.operands[plan.carry : plan.carry + plan.conditions]
+        consts = self.operands[plan.carry + plan.conditions :]
+        condition, body = self.bodies
+        refuse = [
+            f"    if steps == {plan.limit}:",
+            f'        raise ArithmeticError("the condition still holds after {plan.limit} steps, the limit")',
+        ]
+        return [
+            "steps = 0",
+            f"while {condition}({', '.join([*carry, *asked])})[0]:",
+            *([] if plan.limit is None else refuse),
+            f"    {_write_tuple(carry)} = {body}({', '.join([*carry, *consts])})",
+            "    steps += 1",
+            self._write_return([*carry, "np.int64(steps)"]),
+        ]
+
+    def _write_switch(self, plan: SwitchPlan) -> list[str]:
+        index, *rest = self.operands
+        results = [f"r{k}" for k in range(len(plan.layout.types))]
+        count = len(self.bodies)
+        return [
+            f"if not 0 <= {index} < {count}:",
+            f'    raise IndexError(f"the index must be 0 to {count - 1}; got {{{index}}}")',
+            f"{_write_tuple(results)} = [{', '.join(self.bodies)}][int({index})]({', '.join(rest)})",
+            self._write_return(results),
+        ]
+
+    def _write_return(self, parts: Sequence[str]) -> str:
+        layout = self.plan.layout
+        dtype = f"np.{layout.kind.dtype.name}"
+        if layout.is_single:
+            return f"return np.asarray({parts[0]}, {dtype})"
+        return f"return np.concatenate([{', '.join(f'np.ravel({part})' for part in parts)}]).astype({dtype})"
+
+
 def to_numpy(listing: Listing, name: str, guard: ListingGuard | None = None) -> str:
     """Return a listing in NumPy."""
     writer = NumpyWriter(listing, name, *guard_names(name, guard))
     function = _write_numpy_function(writer, name, guarded=guard is not None)
     guards, calls = write_guard(name, guard, _write_numpy_checks, _write_numpy_is_expected)
-    texts = [*guards, function]
-    helpers = NUMPY.define_helpers({*writer.calls, *calls})
+    texts = [*writer.loops.texts, *guards, function]
+    helpers = NUMPY.define_helpers({*writer.calls, *writer.loops.calls, *calls})
     imports = (
         ["import math", "import numpy as np"] if any("math." in text for text in helpers) else ["import numpy as np"]
     )
@@ -770,12 +1085,7 @@ def _write_numpy_body(writer: NumpyWriter) -> Iterator[str]:
     over = " Inputs are numbers, or arrays of one shape: a batch." if writer.scalar and listing.inputs else ""
     yield f'"""{describe_result(listing)}{over}"""'
     yield from _convert_inputs(writer)
-    for section in listing.sections:
-        if section.lines:
-            yield f"# {escape_comment(section.title)}"
-            yield from writer.align_comments(
-                (f"{writer.names[line.target]} = {writer.write_spread_value(line)}", line) for line in section.lines
-            )
+    yield from _write_sections(writer)
     kinds = {
         label: listing.source.type_of(int(k))
         for label, k in zip(listing.source.outputs, listing.source.columns.outputs, strict=True)

@@ -36,6 +36,7 @@ from wiregrad.exchange.observed_run import (
     ObservedRun,
     ObservedTensor,
     OpFinding,
+    RunQuestions,
     SourceCall,
     TensorRef,
     blame_run,
@@ -1377,7 +1378,7 @@ def find_difference(sent: NDArray[Any], expected: Sequence[NDArray[Any]]) -> tup
     return float(sent[worst]), float(parts[0][worst])
 
 
-class WatchedFunction:
+class WatchedFunction(RunQuestions):
     """What JAX computed for a function at a point, op by op, with the gradient of its result: ask it why."""
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any], max_steps: int = MAX_STEPS) -> None:

@@ -14,9 +14,8 @@ from __future__ import annotations
 import linecache
 import math
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from types import CodeType
@@ -25,8 +24,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import count_with_noun, format_brief_number, to_python_number
-from wiregrad.errors import UnknownNameError, short_repr, suggest_name
+from wiregrad.backends.interpreter import RUN_MAKERS
+from wiregrad.dtypes import WIRE_DTYPES, WireType, count_with_noun, format_brief_number, to_python_number
+from wiregrad.errors import InputError, NonFiniteError, UnknownNameError, short_repr, suggest_name
+from wiregrad.frontends.recording.custom_ops import FUNCTION_OP
 from wiregrad.inspect.flow import (
     Flow,
     FlowFinding,
@@ -38,6 +39,8 @@ from wiregrad.inspect.flow import (
 )
 from wiregrad.inspect.report import Report, join_with_and
 from wiregrad.ir import Place
+from wiregrad.ir.builder import GraphBuilder, Port
+from wiregrad.ops.gradient_flow import add_flows
 
 
 class TensorRef(NamedTuple):
@@ -216,6 +219,18 @@ class ObservedGradient:
     """The tensor that each sent gradient belongs to; None if it is not known."""
 
 
+@dataclass(slots=True)
+class ObservedUpdate:
+    """One step of an optimizer: which storages it wrote."""
+
+    optimizer: str
+    site: SourceCall | None
+    after: int
+    """How many ops of the run came before it."""
+    storages: dict[int, int] = field(default_factory=dict)
+    """The storages that it wrote, with their versions before."""
+
+
 @dataclass
 class ObservedRun:
     """The ops that a framework ran in one training step, in order, with their tensors and gradients."""
@@ -228,6 +243,8 @@ class ObservedRun:
     """In the order in which the backward pass ran."""
     roots: list[int] = field(default_factory=list)
     """The tensors at which backward passes began."""
+    last_roots: list[int] = field(default_factory=list)
+    """The tensors at which the last backward pass began."""
     backwards: int = 0
     parents: dict[str, str] = field(default_factory=dict)
     """The module that called each module, by their full names."""
@@ -241,6 +258,11 @@ class ObservedRun:
     """The package that ran it."""
     read: Callable[[Any], NDArray[Any]] = np.asarray
     """Turns a tensor of the framework into an array."""
+    updates: list[ObservedUpdate] = field(default_factory=list)
+    first_pass: int = 0
+    """The number of its first backward pass, counted over all steps."""
+    earlier_roots: list[int] = field(default_factory=list)
+    """The tensors at which backward passes of steps began that were joined to it."""
 
     def list_held(self) -> Iterator[HeldValue]:
         """Yield every value and gradient."""
@@ -304,6 +326,38 @@ class ObservedRun:
         return readers
 
 
+def write_name(path: str) -> str:
+    """Return the name of a parameter or module as circuits write it.
+
+    >>> write_name("layers.0.attention.weight"), write_name("blocks.a-b.1")
+    ('layers[0].attention.weight', 'blocks.a_b[1]')
+    """
+    name = ""
+    for part in path.split("."):
+        word = "".join(letter if letter.isalnum() or letter == "_" else "_" for letter in part)
+        if word.isdecimal() and name:
+            name += f"[{word}]"
+        else:
+            word = word if word.isidentifier() else f"_{word}"
+            name += f".{word}" if name else word
+    return name
+
+
+def write_group(module: str, parents: Mapping[str, str]) -> str:
+    """Return the group of a module: one level for each module that was running, named as the one around it names it.
+
+    >>> write_group("layers.0.attention", {"layers.0.attention": "layers.0", "layers.0": "", "": ""})
+    'layers[0]/attention'
+    """
+    labels: list[str] = []
+    while module:
+        parent = parents.get(module, "")
+        own = module.removeprefix(f"{parent}.") if parent else module
+        labels.append(f"[{own}]" if own.isdecimal() else write_name(own))
+        module = parent
+    return "/".join(reversed(labels))
+
+
 def find_refs(value: Any) -> Iterator[TensorRef]:
     """Yield the tensors of nested tuples, lists and dicts, in order.
 
@@ -318,6 +372,127 @@ def find_refs(value: Any) -> Iterator[TensorRef]:
     elif isinstance(value, dict):
         for part in value.values():
             yield from find_refs(part)
+
+
+def find_ancestors(tensors: Iterable[int], parents_of: Callable[[int], Iterable[int]]) -> set[int]:
+    """Return some tensors, and all from which they were computed."""
+    found = set(tensors)
+    front = list(found)
+    while front:
+        new = set(parents_of(front.pop())) - found
+        found |= new
+        front += new
+    return found
+
+
+def identify_tensor(tensor: ObservedTensor) -> tuple[Any, ...]:
+    """Return what is the same in two steps that read one tensor."""
+    place = tensor.storage, tensor.version, tensor.offset, tensor.shape, tensor.stride
+    return *place, tensor.dtype, tensor.requires_grad
+
+
+def join_linked_steps(runs: Sequence[ObservedRun]) -> ObservedRun:
+    """Return the last of some steps, with the earlier ones in whose graphs its backward pass went on.
+
+    In the training of two networks against each other, the second loss uses what was computed before the first
+    backward pass.
+    """
+    joined = replace(runs[-1])
+    for earlier in reversed(runs[:-1]):
+        linked = {identify_tensor(tensor) for tensor in joined.tensors if reads_graph_of_before(tensor)}
+        if any(tensor.producer is not None and identify_tensor(tensor) in linked for tensor in earlier.tensors):
+            joined = join_runs(earlier, joined)
+    return joined
+
+
+def reads_graph_of_before(tensor: ObservedTensor) -> bool:
+    """Return whether a tensor has a graph that was recorded before its step began."""
+    return tensor.producer is None and tensor.writer is None and tensor.requires_grad and not tensor.is_leaf
+
+
+def join_runs(first: ObservedRun, second: ObservedRun) -> ObservedRun:
+    """Return the ops of two runs, and the backward passes of the second one."""
+    known = {identify_tensor(tensor): tensor.index for tensor in first.tensors}
+    tensors = list(first.tensors)
+    numbers: dict[int, int] = {}
+    for tensor in second.tensors:
+        # The running statistics of a layer belong to the run that reads them, whoever wrote them.
+        is_outside = tensor.producer is None and tensor.writer is None and tensor.kind != "buffer"
+        same = known.get(identify_tensor(tensor)) if is_outside else None
+        numbers[tensor.index] = len(tensors) if same is None else same
+        if same is None:
+            tensors.append(shift_tensor(tensor, len(tensors), len(first.ops)))
+    shift = RunShift(numbers, len(first.ops), len(first.functions))
+    passed = [gradient for gradient in first.gradients if gradient.backward >= second.first_pass]
+    own = [shift.move_gradient(gradient) for gradient in second.gradients]
+    return replace(
+        second,
+        ops=[*first.ops, *map(shift.move_op, second.ops)],
+        tensors=tensors,
+        functions=[*first.functions, *map(shift.move_function, second.functions)],
+        # What was sent in the second run comes first, because the pass went from there to the first run.
+        gradients=[*own, *passed],
+        roots=[numbers[root] for root in second.roots],
+        last_roots=[numbers[root] for root in second.last_roots],
+        earlier_roots=[*first.roots, *(numbers[root] for root in second.earlier_roots)],
+        rules={**first.rules, **{op + len(first.ops): rule for op, rule in second.rules.items()}},
+        updates=[*first.updates, *(replace(each, after=each.after + len(first.ops)) for each in second.updates)],
+    )
+
+
+def shift_tensor(tensor: ObservedTensor, index: int, ops: int) -> ObservedTensor:
+    """Return a tensor with another number, of a run whose ops have higher numbers."""
+    producer = None if tensor.producer is None else tensor.producer + ops
+    writer = None if tensor.writer is None else tensor.writer + ops
+    return replace(tensor, index=index, producer=producer, writer=writer)
+
+
+class RunShift(NamedTuple):
+    """Renumbers the ops, tensors and functions of a run that is added to another one."""
+
+    numbers: dict[int, int]
+    """The new number of each tensor."""
+    ops: int
+    functions: int
+
+    def move(self, value: Any) -> Any:
+        """Return arguments or results with the new numbers of their tensors."""
+        if isinstance(value, TensorRef):
+            return TensorRef(self.numbers[value.number])
+        if type(value) in (list, tuple):
+            return type(value)([self.move(part) for part in value])
+        return {name: self.move(part) for name, part in value.items()} if isinstance(value, dict) else value
+
+    def _move_function_number(self, function: int | None) -> int | None:
+        return None if function is None else function + self.functions
+
+    def move_op(self, op: ObservedOp) -> ObservedOp:
+        """Return an op with new numbers."""
+        return replace(
+            op,
+            index=op.index + self.ops,
+            arguments=self.move(op.arguments),
+            keywords=self.move(op.keywords),
+            result=self.move(op.result),
+            function=self._move_function_number(op.function),
+            written=tuple((self.numbers[before], self.numbers[after]) for before, after in op.written),
+        )
+
+    def move_function(self, function: ObservedFunction) -> ObservedFunction:
+        """Return a custom function with new numbers."""
+        return replace(
+            function,
+            index=function.index + self.functions,
+            ops=[op + self.ops for op in function.ops],
+            arguments=self.move(function.arguments),
+            outputs={position: self.numbers[number] for position, number in function.outputs.items()},
+        )
+
+    def move_gradient(self, gradient: ObservedGradient) -> ObservedGradient:
+        """Return a gradient with new numbers."""
+        targets = tuple(None if target is None else self.numbers[target] for target in gradient.targets)
+        function = self._move_function_number(gradient.function)
+        return replace(gradient, op=gradient.op + self.ops, function=function, targets=targets)
 
 
 MAX_ORIGINS = 8
@@ -407,6 +582,8 @@ class ObservedBlame(Report):
     origins: tuple[OpFinding, ...]
     source: str
     is_empty: bool = False
+    ended: str = ""
+    """The error that ended the program, if it is not explained."""
 
     def __bool__(self) -> bool:
         return bool(self.origins)
@@ -419,7 +596,19 @@ class ObservedBlame(Report):
             yield from origin.lines()
         if len(self.origins) > MAX_ORIGINS:
             yield f"and {len(self.origins) - MAX_ORIGINS} more"
+        if self.ended:
+            yield f"the program ended with {self.ended}"
         yield self.source
+
+
+class BrokenTensor(NamedTuple):
+    """Where something that is not finite comes from."""
+
+    number: int
+    born_nan: int | None
+    """The op that turned its infinity into NaN."""
+    has_nan: bool
+    """Whether its NaN is what spoils the rest, and not its infinities."""
 
 
 class ObservedFaults:
@@ -449,8 +638,8 @@ class ObservedFaults:
             origin = self._trace_value(tensor)
             yield self._describe_origin(origin, name)
 
-    def _trace_value(self, tensor: int) -> tuple[int, int | None]:
-        """Return the tensor that broke first on the way to a broken one, and the op that turned it into NaN."""
+    def _trace_value(self, tensor: int) -> BrokenTensor:
+        """Return the tensor that broke first on the way to a broken one."""
         born_nan: int | None = None
         wants_nan = self.is_broken(tensor)[0]
         while True:
@@ -462,7 +651,7 @@ class ObservedFaults:
                 wants_nan = False
             following = with_nan if wants_nan else with_inf
             if not following:
-                return tensor, born_nan
+                return BrokenTensor(tensor, born_nan, wants_nan)
             tensor = following[0]
 
     @cached_property
@@ -486,8 +675,8 @@ class ObservedFaults:
         spoiled = {parent for parent in op.inputs if any(self.is_broken(parent))}
         return bool(spoiled) and spoiled <= meant
 
-    def _describe_origin(self, origin: tuple[int, int | None], name: str) -> OpFinding:
-        tensor, born_nan = origin
+    def _describe_origin(self, origin: BrokenTensor, name: str) -> OpFinding:
+        tensor, born_nan, has_nan = origin
         observed = self.run.tensors[tensor]
         if observed.producer is None:
             what = "NaN" if self.is_broken(tensor)[0] else "Inf"
@@ -495,7 +684,7 @@ class ObservedFaults:
             said = f"{label} has {what} before the step begins"
             return OpFinding("outside", "", "", None, said, spoils=(name,))
         op = self.run.ops[observed.producer]
-        said = describe_forward_fault(self.run, op, tensor)
+        said = describe_forward_fault(self.run, op, tensor, has_nan=has_nan)
         if born_nan is not None:
             later = self.run.ops[born_nan]
             said += f"; it turns into NaN in {later.title}" + (f" at {later.place}" if later.place else "")
@@ -547,13 +736,13 @@ def name_broken(run: ObservedRun, held: HeldValue | None) -> str:
     return "NaN" if find_nonfinite(run, held)[0] else "Inf"
 
 
-def describe_forward_fault(run: ObservedRun, op: ObservedOp, tensor: int) -> str:
-    """Describe how an op made a value that is not finite, at the first such element."""
+def describe_forward_fault(run: ObservedRun, op: ObservedOp, tensor: int, *, has_nan: bool) -> str:
+    """Describe how an op made a value that is not finite, at the first such element (with `has_nan`: the first NaN)."""
     result = run.read_value(tensor)
     observed = run.tensors[tensor]
     if result is None:
         return f"{op.title} gave {name_broken(run, observed.held)}"
-    index, count = locate_first(~np.isfinite(result))
+    index, count = locate_first(np.isnan(result) if has_nan else ~np.isfinite(result))
     spot = f" (element {list(index)}{f' and {count - 1} more' if count > 1 else ''})" if index else ""
     text = f"{op.title} gave {format_brief_number(to_python_number(result[index]))}"
     inputs = describe_inputs(run, op, result.shape, index)
@@ -639,6 +828,10 @@ FORWARD_ADVICE = {
     "rsqrt": "add a small number under the root: {rsqrt}(x + eps)",
     "acos": "clamp the argument to [-1, 1]",
     "asin": "clamp the argument to [-1, 1]",
+    "_softmax": "if a whole row is masked with -inf, leave it out, or mask with a large negative number",
+    "_log_softmax": "if a whole row is masked with -inf, leave it out, or mask with a large negative number",
+    "std": "the deviation of one number is NaN: take more, or pass correction=0",
+    "var": "the variance of one number is NaN: take more, or pass correction=0",
 }
 BACKWARD_ADVICE = {
     "sqrt": "add a small number under the root: {lib}.sqrt(x + 1e-12)",
@@ -683,45 +876,95 @@ def advise(run: ObservedRun, op: str, dtype: str, phase: str) -> str:
 INPLACE_ERROR = re.compile(r"modified by an inplace operation: \[torch\.\w+ \[([\d, ]*)\]\]")
 
 
+class StorageWrite(NamedTuple):
+    """An op, or a step of an optimizer, that wrote to storages."""
+
+    title: str
+    place: Place | None
+    after: int
+    """How many ops of its run came before it."""
+    storages: tuple[tuple[int, int], ...]
+    """The storages, and their versions before."""
+    suggestion: str
+
+
+def describe_write(run: ObservedRun, op: ObservedOp) -> StorageWrite:
+    """Return what an op wrote in place."""
+    tensors = [run.tensors[before] for before, _ in op.written]
+    storages = tuple((tensor.storage, tensor.version) for tensor in tensors)
+    advice = f"write a new tensor instead of changing it in place ({op.title})"
+    return StorageWrite(op.title, op.place, op.index, storages, advice)
+
+
+def list_writes(run: ObservedRun) -> Iterator[StorageWrite]:
+    """Yield all writes of a run, those of optimizers last."""
+    yield from (describe_write(run, op) for op in run.ops if op.written)
+    for update in run.updates:
+        place = None if update.site is None else update.site.place
+        advice = "run this backward pass before the optimizer's step, or compute the loss again after it"
+        title = f"{update.optimizer}.step"
+        yield StorageWrite(title, place, update.after, tuple(update.storages.items()), advice)
+
+
+SavesTensor = Callable[[ObservedRun, ObservedOp, int], bool]
+"""Says whether the rule of an op of a run needs one of its tensors."""
+
+
 def find_overwritten(
-    run: ObservedRun, saves: Callable[[ObservedOp, int], bool], shape: tuple[int, ...] | None = None
+    runs: Sequence[ObservedRun], saves: SavesTensor, shape: tuple[int, ...] | None = None
 ) -> Iterator[OpFinding]:
-    """Yield each value that an op needs for its backward pass and that a later op wrote over.
+    """Yield each value that an op needs for its backward pass and that was written over later, by any step.
 
-    `saves` says whether the rule of an op needs one of its tensors. With `shape`, only values of that shape count.
+    With `shape`, only values of that shape count.
     """
-    done = {gradient.op for gradient in run.gradients}
-    for write in run.ops:
-        for before, _ in write.written:
-            storage = run.tensors[before].storage
-            version = run.tensors[before].version
-            for op in reversed(run.ops[: write.index]):
-                if op.index not in run.rules or op.index in done:
-                    continue
-                for tensor in (*op.outputs, *op.inputs):
-                    observed = run.tensors[tensor]
-                    matches = observed.storage == storage and observed.version <= version
-                    if matches and (shape is None or observed.shape == shape) and saves(op, tensor):
+    for position, run in enumerate(runs):
+        for write in list_writes(run):
+            for storage, version in write.storages:
+                for earlier in reversed(runs[: position + 1]):
+                    stop = write.after if earlier is run else len(earlier.ops)
+                    op = find_reader(earlier, saves, storage, version, stop, shape)
+                    if op is not None:
                         yield describe_overwrite(op, write)
-                        break
 
 
-def describe_overwrite(op: ObservedOp, write: ObservedOp) -> OpFinding:
+def find_reader(
+    run: ObservedRun, saves: SavesTensor, storage: int, version: int, stop: int, shape: tuple[int, ...] | None
+) -> ObservedOp | None:
+    """Return the last op before `stop` that needs a value of a storage for a backward pass that did not run."""
+    done = {gradient.op for gradient in run.gradients}
+    for op in reversed(run.ops[:stop]):
+        if op.index not in run.rules or op.index in done:
+            continue
+        for tensor in (*op.outputs, *op.inputs):
+            observed = run.tensors[tensor]
+            matches = observed.storage == storage and observed.version <= version
+            if matches and (shape is None or observed.shape == shape) and saves(run, op, tensor):
+                return op
+    return None
+
+
+def describe_overwrite(op: ObservedOp, write: StorageWrite) -> OpFinding:
     """Describe a value that was overwritten before the backward pass needed it."""
     where = f" at {write.place}" if write.place is not None else ""
     said = f"{op.title} needs a value for its backward pass that {write.title}{where} wrote over"
-    advice = f"write a new tensor instead of changing it in place ({write.title})"
-    return make_finding(op, "overwritten", said, second=write.place, suggestion=advice)
+    return make_finding(op, "overwritten", said, second=write.place, suggestion=write.suggestion)
 
 
-def blame_run(run: ObservedRun, saves: Callable[[ObservedOp, int], bool]) -> ObservedBlame:
-    """Find the ops that first made something that is not finite, or that overwrote what a backward pass needed."""
-    found = INPLACE_ERROR.search(str(run.error)) if run.error is not None else None
+def blame_run(run: ObservedRun, saves: SavesTensor, steps: Sequence[ObservedRun] = ()) -> ObservedBlame:
+    """Find the ops that first made something that is not finite, or that overwrote what a backward pass needed.
+
+    `steps` are all steps that are known, of which the last one has the error that ended the program.
+    """
+    error = (steps or [run])[-1].error
+    found = INPLACE_ERROR.search(str(error)) if error is not None else None
     origins: Iterable[OpFinding] = ()
     if found is not None:
         shape = tuple(int(part) for part in found.group(1).split(",") if part.strip())
-        origins = list(find_overwritten(run, saves, shape)) or list(find_overwritten(run, saves))
-    return ObservedBlame(tuple(origins or ObservedFaults(run).search()), describe_source(run), not run.ops)
+        origins = list(find_overwritten(steps or [run], saves, shape)) or list(find_overwritten(steps or [run], saves))
+    is_explained = error is None or bool(origins) or isinstance(error, NonFiniteError)
+    ended = "" if is_explained else f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    faults = tuple(origins or ObservedFaults(run).search())
+    return ObservedBlame(faults, describe_source(run), not run.ops, ended)
 
 
 # Why a gradient is absent or zero
@@ -780,7 +1023,7 @@ class GradientSearch:
         if not parts:
             return self._explain_absent()
         if any(any(find_nonfinite(self.run, part.sent[slot])) for part, slot in parts):
-            origin = next(iter(blame_run(self.run, lambda *_: False).origins), None)
+            origin = next(ObservedFaults(self.run).search(), None)
             said = f"the gradient of {self.name} is not finite"
             return "nonfinite", origin or OpFinding("nonfinite", "", "", None, said)
         if all(is_zero(self.run, part.sent[slot]) for part, slot in parts):
@@ -799,14 +1042,15 @@ class GradientSearch:
 
     def _explain_absent(self) -> tuple[str, OpFinding]:
         """Find the op at which the way from the tensor to the loss was cut."""
-        wanted = self._find_ancestors(self.run.find_roots())
+        wanted = find_ancestors(self.run.find_roots(), self.run.parents_of)
         reached = self._follow_gradients()
         cuts = [op for op in self.run.ops if self._cuts(op, reached)]
         relevant = [op for op in cuts if set(op.outputs) & wanted] or [op for op in cuts if op.title in CUTTING_OPS]
-        relevant.sort(key=lambda op: all(self.run.tensors[k].dtype == "bool" for k in op.outputs))
+        relevant.sort(key=self._rank_cut)
         if relevant:
             op = relevant[0]
-            return "cut", make_finding(op, "cut", f"no gradient comes to {self.name}: {describe_cut(op)}")
+            said = f"no gradient comes to {self.name}: {describe_cut(op)}{describe_other_cuts(relevant)}"
+            return "cut", make_finding(op, "cut", said)
         last = max((self.run.tensors[k].producer or 0 for k in reached), default=0)
         said = f"no gradient comes to {self.name}: nothing that is computed from it reaches the loss"
         read = any(tensor.index in self.run.readers for tensor in self.tensors)
@@ -814,16 +1058,11 @@ class GradientSearch:
             "unused", "", "", None, said
         )
 
-    def _find_ancestors(self, tensors: Iterable[int]) -> set[int]:
-        """Return all tensors from which some tensors were computed."""
-        found = set(tensors)
-        front = deque(found)
-        while front:
-            for parent in self.run.parents_of(front.popleft()):
-                if parent not in found:
-                    found.add(parent)
-                    front.append(parent)
-        return found
+    def _rank_cut(self, op: ObservedOp) -> int:
+        """Return 0 for a cut that the user wrote, 1 for an op without a derivative, 2 for a condition."""
+        if op.title in CUTTING_OPS or not op.grad_enabled:
+            return 0
+        return 2 if all(self.run.tensors[k].dtype == "bool" for k in op.outputs) else 1
 
     def _follow_gradients(self) -> set[int]:
         """Return the tensors computed from this one through which a gradient could flow back."""
@@ -863,6 +1102,14 @@ class GradientSearch:
         count = f", the sum of {len(parts)} parts" if len(parts) > 1 else ""
         said = f"the gradient of {self.name} has rms {format_brief_number(tallies[largest].rms)}{count}"
         return make_finding(op, "value", f"{said}; {op.title} sent {'the largest' if count else 'it'}")
+
+
+def describe_other_cuts(cuts: Sequence[ObservedOp]) -> str:
+    """Say where else the way to the loss is cut, apart from the first place."""
+    others = dict.fromkeys(f"{op.title} ({op.place.without_folder()})" for op in cuts[1:] if op.place is not None)
+    own = f"{cuts[0].title} ({cuts[0].place.without_folder()})" if cuts[0].place is not None else ""
+    others.pop(own, None)
+    return f"; other ways to the loss end in {join_with_and(shorten_list(list(others)))}" if others else ""
 
 
 def describe_cut(op: ObservedOp) -> str:
@@ -1131,3 +1378,217 @@ class BackwardCheck(Report):
         if self.declared:
             yield f"declared as meant: {', '.join(self.declared)}"
         yield self.source
+
+
+# The observed run as something to draw and to compare
+
+
+class ObservedCall:
+    """An op of an observed run as the call of a node: it has a name, and computes nothing at other points."""
+
+    def __init__(self, called: str) -> None:
+        self.called = called
+
+    @property
+    def identity(self) -> tuple[str]:
+        """The key that tells calls apart: two calls of one op are alike."""
+        return (self.called,)
+
+    def run_forward(self, xs: Sequence[Any]) -> Any:
+        """Refuse other numbers than those of the run."""
+        raise InputError(
+            "an observed run holds what the framework computed, and nothing is computed again: "
+            "seen.circuit() can be run at other points, and explored with seen.explore(layer='circuit')"
+        )
+
+    def pull_gradient(self, slot: int, g: object, xs: Sequence[Any], y: object) -> Any:
+        """Refuse other gradients than those of the run."""
+        self.run_forward(xs)
+
+
+class RunDrawing:
+    """Builds a circuit whose nodes are the tensors of an observed run, with the framework's values and gradients.
+
+    A custom function is one node. Only what the loss is computed from is drawn, with the gradients of the last backward
+    pass.
+    """
+
+    def __init__(self, run: ObservedRun) -> None:
+        self.run = run
+        self.values: list[Any] = []
+        self.flows: list[Any] = []
+        self.sent: list[Any] = []
+        self._builder = GraphBuilder(finite=False)
+        self._nodes: dict[int, int] = {}
+        """The node of each tensor."""
+        self._records: dict[int, list[ObservedGradient]] = {}
+        self._last_pass = max((gradient.backward for gradient in run.gradients), default=0)
+        for gradient in run.gradients:
+            if gradient.backward == self._last_pass:
+                self._records.setdefault(gradient.op, []).append(gradient)
+
+    def build(self) -> Any:
+        """Return the run as users get it."""
+        roots = list(dict.fromkeys(self.run.last_roots)) or self.run.find_roots()
+        if not roots:
+            raise InputError("nothing was recorded: run the model inside the with block of wg.watch(model)")
+        for number in sorted(find_ancestors(roots, self._sources_of)):
+            self._add_tensor(number)
+        free = self._builder.recording.free_name
+        labels = {free("loss" if len(roots) == 1 else f"loss[{k}]"): root for k, root in enumerate(roots)}
+        ports = {label: Port(self._builder, self._nodes[root]) for label, root in labels.items()}
+        circuit = self._builder.build(name="observed", labels=ports)
+        return RUN_MAKERS[0](circuit, self.values, self.flows, self.sent)
+
+    def _sources_of(self, number: int) -> tuple[int, ...]:
+        """Return the tensors that the node of a tensor reads."""
+        tensor = self.run.tensors[number]
+        if tensor.producer is not None:
+            function = self._find_function(number)
+            return self.run.ops[tensor.producer].inputs if function is None else self._arguments_of(function)
+        parents = self.run.parents_of(number)
+        # Of what was in a storage before it was written, the last version says it all.
+        written = [k for k in parents if self.run.tensors[k].producer == tensor.writer]
+        before = [k for k in parents if k not in written]
+        return (*written, *before[-1:])
+
+    def _find_function(self, number: int) -> ObservedFunction | None:
+        """Return the custom function whose result a tensor is."""
+        index = self.run.ops[self.run.tensors[number].producer or 0].function
+        function = None if index is None else self.run.functions[index]
+        return function if function is not None and number in function.outputs.values() else None
+
+    def _arguments_of(self, function: ObservedFunction) -> tuple[int, ...]:
+        return tuple(ref.number for ref in find_refs(function.arguments))
+
+    def _add_tensor(self, number: int) -> None:
+        tensor = self.run.tensors[number]
+        value = self._read_array(tensor.held, f"a tensor of shape {tensor.shape}")
+        sources = [k for k in self._sources_of(number) if k in self._nodes]
+        self._move_to(tensor)
+        recording = self._builder.recording
+        if sources:
+            op = FUNCTION_OP.bind_once(call=ObservedCall(self._name_op(number)))
+            nodes = [self._nodes[k] for k in sources]
+            index = recording.append_op(op, nodes, WireType(value.dtype, value.shape))
+            self._note_text(index, number)
+        elif tensor.producer is None and value.dtype.kind in "fc" and tensor.kind != "buffer":
+            name = recording.free_name(write_name(tensor.name or "v"))
+            index = self._builder.input(name, WireType(value.dtype, value.shape)).index
+        else:
+            label = recording.free_name(write_name(tensor.name)) if tensor.name else None
+            index = self._builder.place_constant(value[()], label).index
+        self._nodes[number] = index
+        self.values.append(value[()])
+        self.flows.append(self._find_flow(number))
+        self.sent += self._find_sent(number, sources)
+
+    def _read_array(self, held: HeldValue | None, what: str) -> NDArray[Any]:
+        array = self.run.read_held(held)
+        if array is None:
+            raise InputError(f"the numbers of {what} were not kept: write wg.watch(model, keep='all')")
+        if array.dtype in WIRE_DTYPES:
+            return array
+        return array.astype(np.int64 if array.dtype.kind in "iub" else np.float32)
+
+    def _move_to(self, tensor: ObservedTensor) -> None:
+        """Set the place and the group of the node of a tensor."""
+        index = tensor.producer if tensor.producer is not None else tensor.writer
+        op = None if index is None else self.run.ops[index]
+        group = "" if op is None else write_group(op.module, self.run.parents)
+        self._builder.recording.move_to(None if op is None else op.place, group)
+
+    def _name_op(self, number: int) -> str:
+        producer = self.run.tensors[number].producer
+        if producer is None:
+            return "view"
+        function = self._find_function(number)
+        return self.run.ops[producer].title if function is None else function.name
+
+    def _note_text(self, index: int, number: int) -> None:
+        """Give the result of the last op of a call the text of the call as its title."""
+        producer = self.run.tensors[number].producer
+        if producer is None:
+            return
+        op = self.run.ops[producer]
+        after = self.run.ops[producer + 1] if producer + 1 < len(self.run.ops) else None
+        is_last = after is None or after.site is not op.site
+        if is_last and op.site is not None and op.site.text and number == op.outputs[0]:
+            self._builder.recording.note_expression(index, op.site.text)
+
+    def _find_flow(self, number: int) -> Any:
+        """Return the gradient of a tensor: what its op received, or the sum of what was sent to it."""
+        producer = self.run.tensors[number].producer
+        outputs = () if producer is None else self.run.ops[producer].outputs
+        flow = None
+        for gradient in self._records.get(-1 if producer is None else producer, ()):
+            position = outputs.index(number) if number in outputs else 0
+            if position < len(gradient.received):
+                flow = add_flows(flow, self._read_gradient(gradient.received[position], number))
+        if flow is None:
+            parts = self.run.by_target.get(number, ())
+            for gradient, slot in (part for part in parts if part[0].backward == self._last_pass):
+                flow = add_flows(flow, self._read_gradient(gradient.sent[slot], number))
+        return flow
+
+    def _find_sent(self, number: int, sources: Sequence[int]) -> list[Any]:
+        """Return what the op of a tensor sent to each of its sources; None where it sent nothing."""
+        sent: list[Any] = [None] * len(sources)
+        producer = self.run.tensors[number].producer
+        for gradient in self._records.get(-1 if producer is None else producer, ()):
+            free = dict.fromkeys(range(len(sources)))
+            for held, target in zip(gradient.sent, gradient.targets, strict=False):
+                slot = next((k for k in free if sources[k] == target), None)
+                if slot is not None and held is not None:
+                    del free[slot]
+                    sent[slot] = add_flows(sent[slot], self._read_gradient(held, sources[slot]))
+        return sent
+
+    def _read_gradient(self, held: HeldValue | None, number: int) -> Any:
+        """Return a gradient of a tensor as an array; None if there is none, or if it has another shape."""
+        if held is None:
+            return None
+        array = self._read_array(held, f"a gradient of shape {held.shape}")
+        return array[()] if array.shape == self.run.tensors[number].shape else None
+
+
+class RunQuestions:
+    """What can be asked of something watched beside the observed run: its circuit explains, and both are explored."""
+
+    @property
+    def run(self) -> ObservedRun:
+        """The observed run."""
+        raise NotImplementedError
+
+    def circuit(self) -> Any:
+        """Return the circuit, whose gradients follow wiregrad's rules."""
+        raise NotImplementedError
+
+    def as_run(self) -> Any:
+        """Return the observed run as a `Run`: the framework's own values, and gradients of its last backward pass.
+
+        It can be drawn, explored and compared with `wg.diff`. Each op is a node that cannot be run again.
+        """
+        return RunDrawing(self.run).build()
+
+    def explore(self, *, layer: str = "observed", **options: Any) -> Any:
+        """Open the explorer: with the framework's own numbers, or with the circuit (`layer="circuit"`).
+
+        Options are those of `Run.explore`: `port`, `browser`, `wait`, `source`.
+        """
+        if layer not in ("observed", "circuit"):
+            raise InputError(f"layer must be 'observed' or 'circuit'; got {short_repr(layer)}")
+        run = self.as_run() if layer == "observed" else self.circuit().run()
+        return run.explore(**options)
+
+    def paths(self, name: str, k: int = 10) -> Any:
+        """Return the paths that contribute most to a gradient, by the circuit; see `Run.paths`."""
+        return self.circuit().run().paths(write_name(name), k)
+
+    def kinks(self, within: float = 1e-6) -> Any:
+        """List the nodes of the circuit on or near a kink; see `Run.kinks`."""
+        return self.circuit().run().kinks(within)
+
+    def rounding(self, names: Sequence[str] | None = None) -> Any:
+        """Estimate the rounding error of the loss and of gradients, by the circuit; see `Run.rounding`."""
+        return self.circuit().run().rounding(None if names is None else [write_name(name) for name in names])

@@ -31,7 +31,16 @@ from wiregrad.errors import (
     require_package,
     short_repr,
 )
-from wiregrad.exchange.observed_run import ObservedOp, ObservedRun, ObservedTensor, TensorRef
+from wiregrad.exchange.observed_run import (
+    ObservedOp,
+    ObservedRun,
+    ObservedTensor,
+    RunQuestions,
+    TensorRef,
+    find_ancestors,
+    write_group,
+    write_name,
+)
 from wiregrad.exchange.torch_ops import CHECKERS, CONDITIONS, SAMPLERS, SETTLED, SHAPE_READERS, find_entry, fn
 from wiregrad.exchange.torch_watch import TorchWatch
 from wiregrad.frontends.recording.arguments import PackedParts
@@ -98,38 +107,6 @@ def name_dtype(dtype: str) -> np.dtype[Any]:
         return np.dtype(np.complex64 if dtype.startswith("complex") else np.float32)
     found = np.dtype(dtype)
     return found if found in WIRE_DTYPES else np.dtype(np.int64)
-
-
-def write_name(path: str) -> str:
-    """Return the name of a parameter or module as circuits write it.
-
-    >>> write_name("layers.0.attention.weight"), write_name("blocks.a-b.1")
-    ('layers[0].attention.weight', 'blocks.a_b[1]')
-    """
-    name = ""
-    for part in path.split("."):
-        word = "".join(letter if letter.isalnum() or letter == "_" else "_" for letter in part)
-        if word.isdecimal() and name:
-            name += f"[{word}]"
-        else:
-            word = word if word.isidentifier() else f"_{word}"
-            name += f".{word}" if name else word
-    return name
-
-
-def write_group(module: str, parents: Mapping[str, str]) -> str:
-    """Return the group of a module: one level for each module that was running, named as the one around it names it.
-
-    >>> write_group("layers.0.attention", {"layers.0.attention": "layers.0", "layers.0": "", "": ""})
-    'layers[0]/attention'
-    """
-    labels: list[str] = []
-    while module:
-        parent = parents.get(module, "")
-        own = module.removeprefix(f"{parent}.") if parent else module
-        labels.append(f"[{own}]" if own.isdecimal() else write_name(own))
-        module = parent
-    return "/".join(reversed(labels))
 
 
 class StorageContents:
@@ -329,9 +306,8 @@ class RunTranslator:
         if isinstance(value, Port):
             self._storages.wired.add(self.run.tensors[number].storage)
 
-    def translate(self) -> None:
-        """Build the nodes of all ops; those of a backward pass are there only if it was differentiated itself."""
-        ops = self.run.ops
+    def translate(self, ops: Sequence[ObservedOp]) -> None:
+        """Build the nodes of some ops; those of a backward pass are there only if it was differentiated itself."""
         for op, after in zip_longest(ops, ops[1:]):
             self._translate_op(op)
             if after is None or after.site is not op.site:
@@ -756,7 +732,7 @@ def build_circuit(
     translator.is_whole = bool(first)
     for number in first:
         translator.read(number)
-    translator.translate()
+    translator.translate(run.ops if first else list_needed_ops(run, list(outputs.values())))
     # Gradients that were not recorded come in as plain numbers, which belong to this point.
     for number in (*escaped, *(first if run.backwards and translator.takes_numbers else ())):
         translator.certify(number)
@@ -772,6 +748,19 @@ def build_circuit(
     values = interpreter.evaluate_nodes(circuit, interpreter.bind_inputs(circuit, [translator.point], {}))
     check_values(translator, circuit, outputs, values)
     return prune(settle_certificates(circuit, values)), translator.point
+
+
+def list_needed_ops(run: ObservedRun, outputs: Sequence[int]) -> list[ObservedOp]:
+    """Return the ops from which some tensors were computed, and those that read numbers on the way there."""
+    last = max((run.tensors[number].producer or 0 for number in outputs), default=0)
+    readers = [op for op in run.ops[:last] if not (op.outputs or op.written)]
+    # The loss of an earlier backward pass is read to be shown.
+    readers = [op for op in readers if set(op.inputs).isdisjoint(run.earlier_roots)]
+    read = [number for op in readers for number in op.inputs]
+    tensors = [run.tensors[number] for number in find_ancestors([*outputs, *read], run.parents_of)]
+    needed = {tensor.producer for tensor in tensors} | {tensor.writer for tensor in tensors}
+    needed |= {op.index for op in readers}
+    return [op for op in run.ops if op.index in needed]
 
 
 def _as_port(builder: GraphBuilder, value: Any) -> Port:
@@ -828,7 +817,7 @@ def settle_certificates(circuit: CircuitGraph, values: Sequence[Any]) -> Circuit
     return type(circuit)(replace(circuit.columns, certificates=settled))
 
 
-class WatchedProgram(TorchWatch):
+class WatchedProgram(TorchWatch, RunQuestions):
     """What PyTorch did inside a `with` block of `wg.watch`: ask it, or take it as a circuit."""
 
     def circuit(self, *, opaque: bool = False) -> Any:
@@ -838,10 +827,9 @@ class WatchedProgram(TorchWatch):
         require a gradient, and floating tensors that a variable holds are inputs; `run()` uses the values they had.
         Ops that wiregrad does not know raise `UnknownOpsError`; with `opaque=True` they are nodes that call PyTorch.
         """
-        steps = [run for run in self.steps if run.ops]
-        run = next((run for run in reversed(steps) if run.backwards), steps[-1] if steps else None)
-        if run is None:
+        if not any(run.ops for run in self.steps):
             raise InputError("nothing was recorded: run the model inside the with block of wg.watch(model)")
+        run = self.run
         return make_circuit(*build_circuit(run, find_outputs(run), is_named_input, name="program", opaque=opaque))
 
 

@@ -23,6 +23,7 @@ from wiregrad.exchange.observed_run import (
     TensorRef,
     describe_overwrite,
     describe_source,
+    describe_write,
     make_finding,
 )
 
@@ -359,7 +360,7 @@ class BackwardChecker:
         write = self._find_write(op)
         words = f"{describe_difference(op.title, difference)}"
         if write is not None:
-            finding = describe_overwrite(op, write)
+            finding = describe_overwrite(op, describe_write(self.run, write))
             finding = make_finding(
                 op,
                 "overwritten",

@@ -18,7 +18,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, Self
@@ -38,12 +37,16 @@ from wiregrad.exchange.observed_run import (
     ObservedOp,
     ObservedRun,
     ObservedTensor,
+    ObservedUpdate,
     SourceCall,
     TensorRef,
     TensorSummary,
     blame_run,
     explain_run,
     flow_run,
+    identify_tensor,
+    join_linked_steps,
+    reads_graph_of_before,
 )
 from wiregrad.ir import Place
 
@@ -90,6 +93,8 @@ class OpSchema(NamedTuple):
     written: tuple[int, ...]
     """Positions of the written arguments."""
     written_keywords: tuple[str, ...]
+    counts_lists: bool
+    """Whether PyTorch counts its writes to all tensors of a list; it does not count those of fused optimizers."""
 
 
 def describe_op(func: Any) -> OpSchema:
@@ -99,7 +104,9 @@ def describe_op(func: Any) -> OpSchema:
     written = [k for k, argument in enumerate(arguments) if argument.alias_info and argument.alias_info.is_write]
     positions = tuple(k for k in written if not arguments[k].kwarg_only)
     keywords = tuple(arguments[k].name for k in written)
-    return OpSchema(func.namespace, name, func._overloadname, positions + HIDDEN_WRITES.get(name, ()), keywords)
+    positions += HIDDEN_WRITES.get(name, ())
+    counts_lists = bool(written) and func._schema.name.startswith("aten::_foreach_")
+    return OpSchema(func.namespace, name, func._overloadname, positions, keywords, counts_lists)
 
 
 def summarize_tensor(tensor: Any) -> TensorSummary:
@@ -336,6 +343,8 @@ class TensorBook:
         self.store = store
         self._names = names
         self._known: dict[TensorKey, ObservedTensor] = {}
+        self._graphs: dict[tuple[Any, ...], int] = {}
+        """The tensors from outside that have a graph, by what identifies them in all steps."""
         self._twins: dict[int, tuple[weakref.ref[Any], ObservedTensor]] = {}
         """Results that nothing tells apart from another tensor, such as what `detach` returns, by object."""
 
@@ -411,6 +420,12 @@ class TensorBook:
             return
         observed.kind = "input"
         observed.name = find_variable(tensor, frame)
+        if reads_graph_of_before(observed):
+            self._graphs[identify_tensor(observed)] = observed.index
+
+    def find_outside(self, tensor: ObservedTensor) -> int | None:
+        """Return the number that a tensor of an earlier step has in this step; None if no op has read it."""
+        return self._graphs.get(identify_tensor(tensor))
 
 
 def find_variable(tensor: Any, frame: FrameType | None) -> str:
@@ -497,17 +512,30 @@ class ModuleNames:
         return self.running[-1] if self.running else ("", 0)
 
 
+class PassCounter:
+    """Counts the backward passes of all steps."""
+
+    count = 0
+
+
 class StepRecorder:
     """Records the ops of one training step."""
 
-    def __init__(self, step: int, store: ValueStore, modules: ModuleNames, sites: SourceCalls, names: Any) -> None:
+    def __init__(
+        self,
+        step: int,
+        store: ValueStore,
+        modules: ModuleNames,
+        sites: SourceCalls,
+        names: dict[TensorKey, tuple[str, str]],
+        passes: PassCounter,
+    ) -> None:
         self.run = ObservedRun(step=step, read=read_tensor, parents=modules.parents)
         self.store = store
         self.modules = modules
         self.sites = sites
         self.book = TensorBook(self.run, store, names)
-        self.token = object()
-        """Marks the nodes of this step."""
+        self.passes = passes
         self._unsettled: list[tuple[Any, ObservedTensor]] = []
         self._last_call: tuple[FrameType, int] | None = None
         self._function_frame: FrameType | None = None
@@ -633,9 +661,9 @@ class StepRecorder:
         `tensor` is what the node makes if that is not a result of the op.
         """
         mark = node.metadata.get(NODE_KEY)
-        if mark is not None and mark[0] is self.token:
+        if mark is not None and mark[0] is self:
             return
-        node.metadata[NODE_KEY] = self.token, op, tensor
+        node.metadata[NODE_KEY] = self, op, tensor
         function = self.run.ops[op].function if hasattr(node, "_forward_cls") else None
         self.run.rules.setdefault(op, node.name())
         if tensor is not None:
@@ -654,12 +682,15 @@ class StepRecorder:
         if variable is not None:
             return self.book.look_up(variable).index
         mark = node.metadata.get(NODE_KEY)
-        if mark is None or mark[0] is not self.token:
+        if mark is None:
             return None
-        if mark[2] is not None:
-            return int(mark[2])
-        outputs = self.run.ops[mark[1]].outputs
-        return outputs[output] if output < len(outputs) else None
+        recorder, op, tensor = mark
+        if tensor is None:
+            outputs = recorder.run.ops[op].outputs
+            tensor = outputs[output] if output < len(outputs) else None
+        if tensor is None or recorder is self:
+            return None if tensor is None else int(tensor)
+        return self.book.find_outside(recorder.run.tensors[tensor])
 
     def _note_gradient(
         self, op: int, function: int | None, rule: str, targets: tuple[int | None, ...], sent: Any, received: Any
@@ -667,7 +698,7 @@ class StepRecorder:
         """Record what a node received and sent; called by autograd."""
         self.run.gradients.append(
             ObservedGradient(
-                op, function, self.run.backwards, rule, self._hold_all(received), self._hold_all(sent), targets
+                op, function, self.passes.count, rule, self._hold_all(received), self._hold_all(sent), targets
             )
         )
 
@@ -680,13 +711,18 @@ class StepRecorder:
         self.settle()
         self._function_frame = None
         self._last_call = None
+        self.run.last_roots = []
         for root in roots:
             # A tensor of torch.func has no storage, and a meaning only inside of its transform.
             if isinstance(root, torch.Tensor) and self.store.find_entry(root) is not None:
                 observed = self.book.look_up(root)
                 self.run.roots.append(observed.index)
+                self.run.last_roots.append(observed.index)
                 self._attach_tensor(root, observed)
         self.run.backwards += 1
+        self.passes.count += 1
+        if self.run.backwards == 1:
+            self.run.first_pass = self.passes.count
         self.store.bound_by_program()
 
     def end_recording(self) -> None:
@@ -749,6 +785,9 @@ class TorchWatch:
         self._is_step_done = False
         self._backward_depth = 0
         self._update_depth = 0
+        self._update: ObservedUpdate | None = None
+        """The step of an optimizer that runs."""
+        self._passes = PassCounter()
         self._cleanups: list[Callable[[], object]] = []
 
     def __enter__(self) -> Self:
@@ -824,8 +863,9 @@ class TorchWatch:
             self._recorder.settle()
         if not self.steps:
             raise InputError("nothing was watched yet: ask inside or after `with wg.watch(model) as seen:`")
+        last = max((k for k, run in enumerate(self.steps) if run.backwards), default=len(self.steps) - 1)
         # A copy, because more may be recorded after a question inside of the block.
-        return replace(next((run for run in reversed(self.steps) if run.backwards), self.steps[-1]))
+        return join_linked_steps(list(self.steps)[: last + 1])
 
     @contextmanager
     def _pause(self) -> Iterator[ObservedRun]:
@@ -847,7 +887,7 @@ class TorchWatch:
         An error of autograd about a value that was changed in place is explained too.
         """
         with self._pause() as run:
-            return blame_run(run, partial(torch_replay.saves_tensor, run))
+            return blame_run(run, torch_replay.saves_tensor, list(self.steps))
 
     def explain(self, name: str) -> ObservedExplanation:
         """Say why the gradient of a parameter or input is absent, zero, not finite or what it is."""
@@ -867,18 +907,24 @@ class TorchWatch:
         with self._pause() as run:
             return torch_replay.check_backward(run, straight_through)
 
-    def _begin_update(self, *_: Any) -> None:
+    def _begin_update(self, optimizer: Any, *_: Any) -> None:
         self._update_depth += 1
+        if self._recorder is not None:
+            run = self._recorder.run
+            site = self._sites.find(sys._getframe(1))[0]
+            self._update = ObservedUpdate(type(optimizer).__name__, site, len(run.ops))
+            run.updates.append(self._update)
 
     def _end_update(self, *_: Any) -> None:
         self._update_depth = 0
+        self._update = None
         self._is_step_done = self._recorder is not None and self._recorder.run.backwards > 0
 
     def _begin_step(self) -> None:
         """Begin to record another step, unless the last one broke."""
         if self._recorder is not None:
             self._recorder.end_recording()
-            if has_broken(self._recorder.run):
+            if has_broken(join_linked_steps(list(self.steps))):
                 step = self._recorder.run.step
                 self._recorder = None
                 if self._stops:
@@ -888,7 +934,9 @@ class TorchWatch:
             self._store.release(self.steps.popleft())
         self._store.begin_step()
         self._is_step_done = False
-        self._recorder = StepRecorder(self.steps_seen, self._store, self._modules, self._sites, self._names)
+        self._recorder = StepRecorder(
+            self.steps_seen, self._store, self._modules, self._sites, self._names, self._passes
+        )
         self._recorder.run.parameters = self._parameters
         self.steps.append(self._recorder.run)
         self.steps_seen += 1
@@ -898,6 +946,28 @@ class TorchWatch:
         form = self._forms.get(func)
         if form is None:
             form = self._forms[func] = describe_op(func)
+        if form.counts_lists:
+            return self._run_list_op(func, form, args, kwargs, frame)
+        return self._run_single_op(func, form, args, kwargs, frame)
+
+    def _run_list_op(
+        self, func: Any, form: OpSchema, args: Sequence[Any], kwargs: dict[str, Any], frame: FrameType
+    ) -> Any:
+        """Run an op that writes lists of tensors, and count the writes as PyTorch does.
+
+        Inside of a dispatch mode these ops do not count them, so that autograd would not notice an overwritten value.
+        """
+        written = [tensor for tensor in find_written(form, args, kwargs) if not tensor.is_inference()]
+        versions = [tensor._version for tensor in written]
+        result = self._run_single_op(func, form, args, kwargs, frame)
+        uncounted = [tensor for tensor, before in zip(written, versions, strict=True) if tensor._version == before]
+        if uncounted:
+            torch.autograd.graph.increment_version(uncounted)
+        return result
+
+    def _run_single_op(
+        self, func: Any, form: OpSchema, args: Sequence[Any], kwargs: dict[str, Any], frame: FrameType
+    ) -> Any:
         if self._recorder is None or form.namespace in UNRECORDED_NAMESPACES:
             return func(*args, **kwargs)
         if self._is_internal(frame):
@@ -921,6 +991,9 @@ class TorchWatch:
         written = find_written(form, args, kwargs)
         if not written:
             return func(*args, **kwargs)
+        if self._update is not None:
+            for entry in filter(None, map(self._store.find_entry, written)):
+                self._update.storages.setdefault(entry.number, entry.version)
         self._store.begin_write(written)
         result = func(*args, **kwargs)
         self._store.end_write(written, None)

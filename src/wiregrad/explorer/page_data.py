@@ -388,6 +388,18 @@ def encode_run(run: RunRecord) -> dict[str, Any]:
     >>> encode_run(wg.circuit("y = log(x)").run(x=0.0))["run"]["values"]
     [0.0, '-inf']
     """
+    loops = encode_loops(run)
+    numbers: dict[str, Any] = encode_run_numbers(run) | ({"loops": loops} if loops else {})
+    return {"run": numbers, **_encode_inputs(run), **encode_blame(CircuitViews(run.circuit, run))}
+
+
+def encode_run_numbers(run: RunRecord) -> dict[str, list[Any]]:
+    """Return the values, gradients and wires of a run.
+
+    >>> import wiregrad as wg
+    >>> encode_run_numbers(wg.circuit("y = x * 2").run(x=3.0))["grads"]
+    [2.0, 3.0, 1.0]
+    """
     circuit = run.circuit
     shapes = [circuit.type_of(node).shape for node in range(circuit.size)]
     numbers: dict[str, list[Any]] = {
@@ -396,7 +408,35 @@ def encode_run(run: RunRecord) -> dict[str, Any]:
         "wires": [*encode_wires(run)],
     }
     add_array_details(run, numbers["values"], numbers["grads"])
-    return {"run": numbers, **_encode_inputs(run), **encode_blame(CircuitViews(circuit, run))}
+    return numbers
+
+
+MAX_SHOWN_STEPS = 24
+"""Maximum number of steps of a loop in the page."""
+MAX_BODY_NODES = 200
+"""Loops with larger bodies are shown without their inside."""
+MAX_OPENED_STEPS = 20_000
+"""Loops of more steps are shown without their inside: finding what they carry takes too long."""
+MAX_OPENED_LOOPS = 8
+"""Maximum number of loops whose inside is in the page."""
+
+
+def encode_loops(run: RunRecord) -> dict[str, Any]:
+    """Return the inside of each loop and branch, by node: its body, and what some of its steps computed."""
+    loops: dict[str, Any] = {}
+    for node in range(run.circuit.size):
+        opened = interpreter.open_loop(run, node) if len(loops) < MAX_OPENED_LOOPS else None
+        if opened is None or not 0 < opened.length <= MAX_OPENED_STEPS or opened.body.size > MAX_BODY_NODES:
+            continue
+        steps = np.unique(np.linspace(0, opened.length - 1, MAX_SHOWN_STEPS).round().astype(int)).tolist()
+        runs = opened.run_steps(steps)
+        loops[str(node)] = {
+            "steps": opened.length,
+            "shown": steps,
+            "circuit": encode_circuit(*strip_folders(opened.body, runs[0])),
+            "runs": [*map(encode_run_numbers, runs)],
+        }
+    return loops
 
 
 def _encode_inputs(run: RunRecord) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Self, TypeAlias, TypeGuard
@@ -645,15 +645,19 @@ def check_node_count(count: int) -> None:
         raise CircuitError(f"the circuit has {count:,} nodes; the limit is {MAX_NODES:,}")
 
 
-def bind_untrusted(op: Op, settings: Mapping[str, object]) -> Op:
+def bind_untrusted(op: Op, settings: Mapping[str, object], circuits: Sequence[CircuitGraph] = ()) -> Op:
     """Bind an op to settings from outside, with lists converted to tuples; raise if the op has no such settings.
+
+    `circuits` are those that a loop or a branch runs.
 
     >>> from wiregrad.ir import TABLE
     >>> bind_untrusted(TABLE["sum"], {"axes": [-1], "keepdims": False}).settings
     (('axes', (-1,)), ('keepdims', False))
     """
     if op.per_call:
-        raise CircuitError(f"{op.name} stands for a Python function, which cannot be stored as text or in a file")
+        return op.bind_stored({name: freeze_setting(name, value) for name, value in settings.items()}, circuits)
+    if circuits:
+        raise CircuitError(f"{op.name} runs no circuits; got {len(circuits)}")
     names, needed = declared_settings(op)
     for name in settings:
         if name not in names:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.dtypes import WireType
-from wiregrad.errors import ArityError, DomainError, RecordError, UnknownOpError, short_repr, suggest_name
+from wiregrad.errors import ArityError, CircuitError, DomainError, RecordError, UnknownOpError, short_repr, suggest_name
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
@@ -217,6 +217,14 @@ class Op:
             return self.compute
         return partial(self.forward, **self.options) if self.settings else self.forward
 
+    def stored_settings(self) -> dict[str, Any] | None:
+        """Return the settings that text and files hold beside the circuits of the op; None if it cannot be stored."""
+        return None if self.per_call else self.options
+
+    def bind_stored(self, settings: Mapping[str, Any], circuits: Sequence[Any]) -> Self:
+        """Return the op with the settings and circuits that a text or file held; raises if they do not fit."""
+        raise CircuitError(f"{self.name} is a Python function, which cannot be stored as text or in a file")
+
     def input_name(self, slot: int) -> str:
         """Return the name of an input."""
         return f"{self.inputs[0]}{slot}" if self.variadic else self.inputs[slot]
@@ -352,7 +360,7 @@ class OpTable:
         self._codes: dict[str, int] = {}
         self._aliases: dict[str, str] = {}
         self._reserved: set[str] = set()
-        self._deferred: Callable[[], object] | None = None
+        self._deferred: list[Callable[[], object]] = []
         self._is_complete = True
         self._lock = threading.RLock()
         self._facts: dict[Callable[[Op], Any], NDArray[Any]] = {}
@@ -412,8 +420,8 @@ class OpTable:
                 del spellings[spelling]
 
     def defer_loading(self, load: Callable[[], object]) -> None:
-        """Set a function that loads more records; it is called when an unknown name is looked up."""
-        self._deferred = load
+        """Add a function that loads more records; it is called when an unknown name is looked up."""
+        self._deferred.append(load)
         self._is_complete = False
 
     def load_deferred(self) -> bool:
@@ -421,9 +429,10 @@ class OpTable:
         if self._is_complete:
             return False
         with self._lock:
-            load, self._deferred = self._deferred, None
-            if load is not None:
+            waiting, self._deferred = self._deferred, []
+            for load in waiting:
                 load()
+            if waiting:
                 self._is_complete = True
             # False for the loading thread itself, whose modules may look for a name while they are loaded.
             return self._is_complete

@@ -20,6 +20,15 @@ its wires: `y = sum x axes=[-1] keepdims=false`. A kink mode is written only whe
 `steered %12 true` says that the value of a node decided what Python did. Elements of arrays, and numbers that are
 neither float64 nor bool, follow their type as in JSON: `w = constant float32[2] [1.5,"nan"]`. After `#` come place and
 group; any other text there is a comment. The lines may be in any order: nodes are sorted when the text is read.
+
+A loop or a branch ends with `{`; the circuits that it runs follow, each up to a line with `}`:
+
+    y = scan x w carry=1 xs=0 length=100 reverse=false counted=false {
+        circuit step
+        input x, w
+        f0 = multiply x w
+        output f0
+    }
 """
 
 from __future__ import annotations
@@ -428,6 +437,10 @@ _INTEGER_TOKEN = re.compile(r"-?[0-9]+")
 _JSON_CONSTANTS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 """Python's json words for numbers that are not finite, and the words of elements."""
 _LIST_KEYWORDS = ("input", "output")
+BODY_BEGIN = "{"
+BODY_END = "}"
+MAX_BODY_DEPTH = 20
+"""Maximum number of loops inside one another."""
 MAX_LINE_WORDS = 2 * MAX_NODES
 """Maximum number of words in a line."""
 MAX_LINE_LETTERS = 1_000_000
@@ -442,8 +455,8 @@ _NOTE_PATTERN = re.compile(
 def write_text(circuit: CircuitGraph, *, readable: bool = False) -> str:
     """Return the text form of a circuit.
 
-    With `readable`, user functions and loops are written too, a loop with its body below it. Such a text is for people:
-    it cannot be read back, and without `readable` such a circuit raises `TextError`.
+    With `readable`, user functions are written too, and loops by their titles. Such a text is for people: it cannot be
+    read back, and without `readable` a circuit with a user function raises `TextError`.
     """
     names = circuit.columns.names.group_by_node()
     body = list(_write_lines(circuit, names, readable=readable))
@@ -494,7 +507,12 @@ def _write_lines(circuit: CircuitGraph, names: dict[int, list[str]], *, readable
                 yield from ((f"    {line}", "") for line in write_text(inner, readable=True).splitlines())
         elif row.op is not INPUT:
             operands = " ".join(_names_of(source, names)[0] for source in row.sources)
-            yield f"{own} = {row.op.name} {operands}{_write_settings(row.op)}{_write_kink(row, usual)}", note
+            bodies = find_bodies(row.op)
+            begin = f" {BODY_BEGIN}" if bodies else ""
+            yield f"{own} = {row.op.name} {operands}{_write_settings(row.op)}{_write_kink(row, usual)}{begin}", note
+            for k, inner in enumerate(bodies):
+                yield from ((f"    {line}", "") for line in write_text(inner).splitlines())
+                yield (BODY_END if k == len(bodies) - 1 else f"{BODY_END} {BODY_BEGIN}"), ""
     if inputs:
         yield f"input {', '.join(inputs)}", ""
 
@@ -518,9 +536,10 @@ def _write_json(value: object) -> str:
 
 
 def _write_settings(op: Op) -> str:
-    if op.per_call:
+    settings = op.stored_settings()
+    if settings is None:
         raise TextError(f"a node applies {op.name}, a user's Python function, which cannot be stored as text")
-    return "".join(f" {name}={_write_json(value)}" for name, value in op.settings)
+    return "".join(f" {name}={_write_json(value)}" for name, value in settings.items())
 
 
 def _write_kink(row: Row, usual: NDArray[np.uint8] | None) -> str:
@@ -554,27 +573,35 @@ class _NodeStatement:
     value: Any = None
     mode: int = DERIVE_MODE
     note: str = ""
+    bodies: list[CircuitGraph] = field(default_factory=list)
 
 
 def parse_text(text: str) -> CircuitGraph:
     """Read a circuit from its text form."""
-    return _TextReader(text).build_circuit()
+    if not isinstance(text, str):
+        raise TextError(f"the text form is a string; got {type(text).__name__}")
+    if len(text) > MAX_TEXT_BYTES:
+        raise TextError(f"the text has {len(text):,} characters; the limit is {MAX_TEXT_BYTES:,}")
+    return _TextReader(enumerate(text.split("\n"), 1)).build_circuit()
 
 
 class _TextReader:
-    """Reads all lines, then resolves names and builds the circuit."""
+    """Reads all lines, then resolves names and builds the circuit.
 
-    def __init__(self, text: str) -> None:
-        if not isinstance(text, str):
-            raise TextError(f"the text form is a string; got {type(text).__name__}")
+    `depth` is the number of loops around the circuit; the lines of a body end at the line that closes it.
+    """
+
+    def __init__(self, lines: Iterator[tuple[int, str]], depth: int = 0) -> None:
         self.name: str | None = None
         self.statements: list[_NodeStatement] = []
         self.outputs: list[tuple[str, str, int]] = []
         self.index: dict[str, int] = {}
         self.certificates: list[tuple[str, Any, Place | None, int]] = []
-        if len(text) > MAX_TEXT_BYTES:
-            raise TextError(f"the text has {len(text):,} characters; the limit is {MAX_TEXT_BYTES:,}")
-        for number, line in enumerate(text.split("\n"), 1):
+        self.lines = lines
+        self.depth = depth
+        self.end: list[str] = []
+        """The words of the line that closes a body."""
+        for number, line in lines:
             code, _, note = line.partition("#")
             if len(code) > MAX_LINE_LETTERS and not code.isascii():
                 raise TextError(f"line {number}: more than {MAX_LINE_LETTERS:,} characters that are not all ASCII")
@@ -584,8 +611,24 @@ class _TextReader:
                 tokens and tokens[0] in _LIST_KEYWORDS and code.count(",") > MAX_LINE_WORDS
             ):
                 raise TextError(f"line {number}: more than {MAX_LINE_WORDS:,} words in one line")
+            if tokens and tokens[0] == BODY_END and depth:
+                self.end = tokens
+                break
             if tokens:
                 self._read_line(number, tokens, code, note.strip())
+
+    def _read_bodies(self, line: int) -> list[CircuitGraph]:
+        """Read the circuits of a loop, up to the line that closes the last one."""
+        if self.depth == MAX_BODY_DEPTH:
+            raise TextError(f"line {line}: more than {MAX_BODY_DEPTH} loops inside one another")
+        bodies = []
+        while True:
+            reader = _TextReader(self.lines, self.depth + 1)
+            if reader.end not in ([BODY_END], [BODY_END, BODY_BEGIN]):
+                raise TextError(f"line {line}: the circuits of a loop need a line {BODY_END!r} behind them")
+            bodies.append(reader.build_circuit())
+            if reader.end == [BODY_END]:
+                return bodies
 
     def _read_line(self, line: int, tokens: list[str], code: str, note: str) -> None:
         if len(tokens) > 1 and tokens[1] == "=":
@@ -622,6 +665,9 @@ class _TextReader:
             statement.value = _read_constant(line, statement.operands)
             statement.operands = []
             return statement
+        if statement.operands and statement.operands[-1] == BODY_BEGIN:
+            statement.operands.pop()
+            statement.bodies = self._read_bodies(line)
         self._bind_settings(statement)
         if statement.operands and statement.operands[-1].startswith("kink="):
             self._read_kink(statement)
@@ -649,7 +695,7 @@ class _TextReader:
             settings[name] = _read_json(statement.line, text, float)
             statement.operands.remove(token)
         try:
-            statement.op = bind_untrusted(statement.op, settings)
+            statement.op = bind_untrusted(statement.op, settings, statement.bodies)
         except CircuitError as error:
             raise TextError(f"line {statement.line}: {error}") from None
 

@@ -8,6 +8,8 @@ numbers in forty lines, to be read first by whoever learns how networks are trai
 Optimisers are in `wiregrad.optim`.
 """
 
+from typing import TYPE_CHECKING
+
 from wiregrad.nn import initialisers, scalar
 from wiregrad.nn.layers import (
     ELU,
@@ -125,3 +127,30 @@ __all__ = [
     "scalar",
     "smooth_l1_loss",
 ]
+
+NAMES_IN_PYTORCH = {
+    "Parameter": "a parameter is wg.Value(array)",
+    "ModuleList": "an attribute may be a list of modules",
+    "ModuleDict": "an attribute may be a dict of modules",
+    "TransformerEncoderLayer": "write TransformerBlock",
+    "functional": "losses are in nn itself, and functions such as wg.relu in wiregrad",
+    "init": "write nn.initialisers",
+    "utils": "write optim.clip_grad_norm and optim.clip_grad_value",
+    "CrossEntropyLoss": "the loss is a function, nn.cross_entropy",
+    "NLLLoss": "the loss is a function, nn.nll_loss",
+    "MSELoss": "the loss is a function, nn.mse_loss",
+    "L1Loss": "the loss is a function, nn.l1_loss",
+    "SmoothL1Loss": "the loss is a function, nn.smooth_l1_loss",
+    "HuberLoss": "the loss is a function, nn.huber_loss",
+    "BCELoss": "the loss is a function, nn.binary_cross_entropy",
+    "BCEWithLogitsLoss": "the loss is a function, nn.binary_cross_entropy_with_logits",
+    "KLDivLoss": "the loss is a function, nn.kl_div",
+    "MultiMarginLoss": "the loss is a function, nn.multi_margin_loss",
+}
+"""What `torch.nn` has under another name, and what to write instead."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        hint = f"; {NAMES_IN_PYTORCH[name]}" if name in NAMES_IN_PYTORCH else ""
+        raise AttributeError(f"wiregrad.nn has no {name!r}{hint}", name=name)

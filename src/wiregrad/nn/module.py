@@ -16,7 +16,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Literal, NamedTuple, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -26,6 +26,20 @@ from wiregrad.errors import InputError, StateError, short_repr
 
 MAX_LISTED_NAMES = 20
 """Maximum number of names of each kind that an error about a state lists."""
+
+
+NAMES_IN_PYTORCH = {
+    "named_parameters": "parameters() is a dict from names to values",
+    "named_modules": "modules() is a dict from names to modules",
+    "named_buffers": "buffers() is a dict from names to arrays",
+    "children": "parts() yields what the module holds",
+    "register_parameter": "set an attribute to a wg.Value",
+    "requires_grad_": "an optimiser changes only the parameters that it is given",
+    **dict.fromkeys(("to", "float", "double", "half"), "astype(np.float32) converts a model"),
+    **dict.fromkeys(("cpu", "cuda"), "networks are computed on the processor"),
+    "apply": "loop over modules().values()",
+}
+"""Methods of PyTorch's modules that are missing here, and what to write instead."""
 
 
 class ModulePart(NamedTuple):
@@ -139,6 +153,12 @@ class Module:
                 part._name_part(inner.name, inner.value)
         elif is_parameter(part):
             part.name = _write_subscripts(path if path[0].isalpha() else f"layers.{path}")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            hint = f"; {NAMES_IN_PYTORCH[name]}" if name in NAMES_IN_PYTORCH else ""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}", name=name, obj=self)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute; a class of yours defines it."""

@@ -407,8 +407,10 @@ def gradient_circuit(circuit: CircuitGraph) -> CircuitGraph:
     return _build_backward(circuit, valued=True)
 
 
-def jacobian_circuit(circuit: CircuitGraph) -> CircuitGraph:
+def jacobian_circuit(circuit: CircuitGraph, *, valued: bool = False) -> CircuitGraph:
     """Return the circuit that computes the derivative of every output by every input, row by row.
+
+    With `valued`, it computes the outputs too, before the derivatives.
 
     >>> from wiregrad.ir import parse_text
     >>> jacobian_circuit(parse_text("input a, b\\np = multiply a b\\ns = add a b\\noutput p, s")).outputs
@@ -418,7 +420,8 @@ def jacobian_circuit(circuit: CircuitGraph) -> CircuitGraph:
     builder.recording.load_circuit(circuit)
     builder.recording.certificates = []
     sweep = _PortSweep(circuit, builder)
-    labels = dict[str, Port]()
+    roots = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
+    labels = {label: Port(builder, root) for label, root in roots} if valued else {}
     for row, root in enumerate(circuit.columns.outputs.tolist()):
         kind = circuit.type_of(root)
         seed = builder.place_constant(np.ones((), kind.dtype if kind.differentiable else np.float64)[()])

@@ -3,7 +3,7 @@
  * a number that is not finite is the text nan, inf or -inf, an array is a summary, and null is an absent gradient.
  */
 import { assembled } from "../engine";
-import type { Circuit, Run, Value } from "../types";
+import type { Circuit, Loop, Run, Value } from "../types";
 import { PRESETS } from "./presets";
 import { fromData, fromFormula, fromPreset, OPTIONS, type Leaves, type Options, type Session } from "./session";
 
@@ -15,6 +15,14 @@ interface ToldRun {
   grads: Told[];
   /** Local derivative, upstream gradient and what was sent, of every wire. */
   wires: [Told, Told, Told][];
+  loops?: Record<string, ToldLoop>;
+}
+
+interface ToldLoop {
+  steps: number;
+  shown: number[];
+  circuit: Circuit;
+  runs: ToldRun[];
 }
 
 /** What Python says where something that is not finite comes from. */
@@ -89,9 +97,19 @@ function readCircuit(circuit: Circuit): Circuit {
 }
 
 /** Read a run of a circuit. */
-export function readRun(circuit: Circuit, { values, grads, wires }: ToldRun): Run {
+export function readRun(circuit: Circuit, { values, grads, wires, loops }: ToldRun): Run {
   const found = values.map((value) => readValue(value) ?? NaN);
-  return assembled(circuit, found, grads.map(readValue), (wire) => (wires[wire] ?? []).map(readValue));
+  const run = assembled(circuit, found, grads.map(readValue), (wire) => (wires[wire] ?? []).map(readValue));
+  return loops ? { ...run, loops: mapLoops(loops, readLoop) } : run;
+}
+
+function readLoop(loop: ToldLoop): Loop {
+  const circuit = readCircuit(loop.circuit);
+  return { ...loop, circuit, runs: loop.runs.map((run) => readRun(circuit, run)) };
+}
+
+function mapLoops<From, To>(loops: Record<string, From>, change: (loop: From) => To): Record<string, To> {
+  return Object.fromEntries(Object.entries(loops).map(([node, loop]) => [node, change(loop)]));
 }
 
 /** What to put into the data block of a page that shows a state. */
@@ -134,6 +152,7 @@ function toldLeaves(leaves: Leaves): Record<string, Told> {
   return Object.fromEntries(Object.entries(leaves).map(([name, value]) => [name, told(value)]));
 }
 
-function toldRun({ values, grads, wires }: Run): ToldRun {
-  return { values, grads, wires: wires.map(({ local, upstream, sent }) => [local, upstream, sent]) };
+function toldRun({ values, grads, wires, loops }: Run): ToldRun {
+  const told = { values, grads, wires: wires.map(({ local, upstream, sent }): [Told, Told, Told] => [local, upstream, sent]) };
+  return loops ? { ...told, loops: mapLoops(loops, (loop) => ({ ...loop, runs: loop.runs.map(toldRun) })) } : told;
 }

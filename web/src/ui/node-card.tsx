@@ -6,6 +6,7 @@ import { ArrayNumbers, detailOf } from "./array-card";
 import { Actions, Why } from "./ask";
 import type { CardProps } from "./inspector";
 import { LeafControls } from "./leaves";
+import { LoopSteps } from "./loop-steps";
 import { Formula } from "./math";
 import { Fact, Link, Table } from "./card-parts";
 import { useUnique } from "./parts";
@@ -26,6 +27,7 @@ export function NodeCard(props: Props) {
   return (
     <>
       <Formula text={equation(props)} />
+      {run.loops?.[node] && known.value[node] && <LoopSteps key={node} loop={run.loops[node]!} title={titleOf(state.circuit, node)} />}
       <Numbers {...props} />
       <Sends {...props} />
       {known.value[node] && <Kinks shown={shown} node={node} />}

@@ -1,4 +1,8 @@
-"""Batches on a GPU: points of the host in chunks, or points that are on the GPU already.
+"""Batches on a GPU: the driver, points of the host in chunks, and points that are on the GPU already.
+
+First, NVIDIA's driver, called by ctypes; nothing else of CUDA is needed. `find_gpu` returns a `Gpu`, whose methods are
+memory, streams and kernels. They use the GPU's primary context, which CuPy, PyTorch and JAX use too, so that addresses
+of their arrays are valid here. Any thread may call them. Failures raise `DeviceError`.
 
 `CudaCompiled` is what `circuit.compile(device="cuda")` returns. Points in NumPy arrays are copied to the GPU in chunks;
 several chunks are under way at the same time, so that copies in both directions and kernels overlap. Points in an array
@@ -15,22 +19,287 @@ import ctypes
 import os
 import queue
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple, Self
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from wiregrad.backends.compiled import BatchAnswers, Compiled, check_scalar
-from wiregrad.backends.cuda.driver import DeviceMemory, Gpu, HostMemory, LoadedKernels, find_gpu
 from wiregrad.backends.cuda.kernels import KERNEL_NAME, KernelResults, KernelSource, compile_to_ptx, write_kernels
 from wiregrad.backends.native.tiers import plan_steps
-from wiregrad.errors import InputError, short_repr
+from wiregrad.errors import DeviceError, InputError, short_repr
+from wiregrad.files import decode_circuit_file
 from wiregrad.ir import CircuitGraph, certificates, join_first_names
+
+if TYPE_CHECKING:
+    from wiregrad.backends.executors import FileProgram, StreamOptions
+
+LIBRARY_NAMES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
+"""The names under which the driver's library is looked for."""
+POINTER_DEVICE = 9
+"""The attribute of a pointer that is the number of its device."""
+THREADS_PER_BLOCK = 64
+"""The number of threads that start together; a multiple of 32. Small blocks suit kernels that need many registers."""
+POOL_KEEPS_BYTES = 4
+"""The attribute of a memory pool that says how many unused bytes it keeps."""
+KEPT_SHARE = 8
+"""An eighth of a GPU's memory is kept for later arrays: giving it back and asking for it again takes milliseconds."""
+LOG_BYTES = 4096
+"""The size of the buffer for what the driver says about PTX that it refuses."""
+LOG_OPTIONS = (5, 6)
+"""The options of loading a module that name the buffer of error messages, and its size."""
+
+
+@cache
+def load_library() -> ctypes.CDLL:
+    """Return the driver's library, initialized; raise `DeviceError` if there is none or it finds no GPU."""
+    library = None
+    for name in LIBRARY_NAMES:
+        try:
+            library = ctypes.CDLL(name)
+            break
+        except OSError:
+            continue
+    if library is None:
+        raise DeviceError(
+            f'no NVIDIA driver: {" and ".join(LIBRARY_NAMES)} cannot be loaded; device="cuda" needs an NVIDIA GPU and '
+            "its driver, and no CUDA toolkit"
+        )
+    code = library.cuInit(0)
+    if code:
+        raise DeviceError(f"the NVIDIA driver finds no GPU it can use: cuInit failed with {_name_error(library, code)}")
+    return library
+
+
+def _name_error(library: ctypes.CDLL, code: int) -> str:
+    text = ctypes.c_char_p()
+    library.cuGetErrorName(code, ctypes.byref(text))
+    return (text.value or b"").decode() or f"error {code}"
+
+
+def call_driver(name: str, *arguments: Any) -> None:
+    """Call a function of the driver; raise `DeviceError` if it fails."""
+    library = load_library()
+    code = getattr(library, name)(*arguments)
+    if code:
+        raise DeviceError(f"the NVIDIA driver could not complete {name}: {_name_error(library, code)}")
+
+
+@cache
+def find_gpu(number: int = 0) -> Gpu:
+    """Return a GPU by its number; raise `DeviceError` if there is none."""
+    count = ctypes.c_int()
+    call_driver("cuDeviceGetCount", ctypes.byref(count))
+    if not 0 <= number < count.value:
+        raise DeviceError(f'there is no GPU number {number}: the driver finds {count.value}, counted from "cuda:0"')
+    return Gpu(number, is_only=count.value == 1)
+
+
+class CurrentGpu:
+    """A block in which a GPU is the current one of the thread; blocks may be nested."""
+
+    _threads = threading.local()
+    """In each thread, the blocks that it is in."""
+
+    def __init__(self, context: ctypes.c_void_p) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        blocks = self._list_blocks()
+        if not blocks or blocks[-1] is not self:
+            call_driver("cuCtxPushCurrent_v2", self._context)
+        blocks.append(self)
+
+    def __exit__(self, *failure: object) -> None:
+        blocks = self._list_blocks()
+        blocks.pop()
+        if not blocks or blocks[-1] is not self:
+            call_driver("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def _list_blocks(self) -> list[CurrentGpu]:
+        blocks: list[CurrentGpu] | None = getattr(self._threads, "blocks", None)
+        if blocks is None:
+            blocks = self._threads.blocks = []
+        return blocks
+
+
+class Gpu:
+    """One GPU: memory on it, copies to and from it, and kernels that run on it."""
+
+    def __init__(self, number: int, *, is_only: bool = False) -> None:
+        self.number = number
+        self.is_only = is_only
+        """Whether there is no other GPU."""
+        device = ctypes.c_int()
+        call_driver("cuDeviceGet", ctypes.byref(device), number)
+        name = ctypes.create_string_buffer(256)
+        call_driver("cuDeviceGetName", name, len(name), device)
+        self.name = name.value.decode()
+        context = ctypes.c_void_p()
+        call_driver("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._current = CurrentGpu(context)
+        with self.use():
+            pool = ctypes.c_void_p()
+            call_driver("cuDeviceGetDefaultMemPool", ctypes.byref(pool), device)
+            total = ctypes.c_size_t()
+            call_driver("cuDeviceTotalMem_v2", ctypes.byref(total), device)
+            kept = ctypes.c_uint64(total.value // KEPT_SHARE)
+            call_driver("cuMemPoolSetAttribute", pool, POOL_KEEPS_BYTES, ctypes.byref(kept))
+
+    def use(self) -> CurrentGpu:
+        """Make this GPU the current one of this thread, and afterwards the one that was current before.
+
+        Where it is the current one already, that costs nothing: a batch calls the driver about ten times.
+        """
+        return self._current
+
+    def allocate(self, size: int, stream: int) -> DeviceMemory:
+        """Return new memory; work on other streams must wait for this one before it uses the memory."""
+        address = ctypes.c_uint64()
+        with self.use():
+            call_driver(
+                "cuMemAllocAsync", ctypes.byref(address), ctypes.c_size_t(max(size, 1)), ctypes.c_void_p(stream)
+            )
+        return DeviceMemory(self, address.value, stream)
+
+    def free(self, address: int, stream: int) -> None:
+        """Free memory once the stream has finished what was asked of it so far."""
+        with self.use():
+            call_driver("cuMemFreeAsync", ctypes.c_uint64(address), ctypes.c_void_p(stream))
+
+    def allocate_host(self, size: int) -> HostMemory:
+        """Return memory of the host that the GPU copies from and to by itself."""
+        address = ctypes.c_void_p()
+        with self.use():
+            call_driver("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size), 0)
+        return HostMemory(self, int(address.value or 0))
+
+    def free_host(self, address: int) -> None:
+        """Free memory of the host."""
+        with self.use():
+            call_driver("cuMemFreeHost", ctypes.c_void_p(address))
+
+    def create_stream(self) -> int:
+        """Return a new stream; it lives as long as the process."""
+        stream = ctypes.c_void_p()
+        with self.use():
+            call_driver("cuStreamCreate", ctypes.byref(stream), 1)
+        return int(stream.value or 0)
+
+    def copy_to_device(self, target: int, source: int, size: int, stream: int) -> None:
+        """Begin a copy from the host's memory."""
+        with self.use():
+            call_driver(
+                "cuMemcpyHtoDAsync_v2",
+                *(ctypes.c_uint64(target), ctypes.c_void_p(source), ctypes.c_size_t(size), ctypes.c_void_p(stream)),
+            )
+
+    def copy_to_host(self, target: int, source: int, size: int, stream: int) -> None:
+        """Begin a copy into the host's memory."""
+        with self.use():
+            call_driver(
+                "cuMemcpyDtoHAsync_v2",
+                *(ctypes.c_void_p(target), ctypes.c_uint64(source), ctypes.c_size_t(size), ctypes.c_void_p(stream)),
+            )
+
+    def synchronize(self, stream: int) -> None:
+        """Wait until a stream has finished what was asked of it so far; other Python threads run meanwhile."""
+        with self.use():
+            call_driver("cuStreamSynchronize", ctypes.c_void_p(stream))
+
+    def find_pointer_device(self, address: int) -> int:
+        """Return the number of the GPU on which an address is."""
+        if self.is_only:
+            return self.number
+        number = ctypes.c_int(-1)
+        with self.use():
+            call_driver("cuPointerGetAttribute", ctypes.byref(number), POINTER_DEVICE, ctypes.c_uint64(address))
+        return number.value
+
+    def load_kernels(self, ptx: str, names: Sequence[str]) -> LoadedKernels:
+        """Compile PTX for this GPU and return its kernels."""
+        module = ctypes.c_void_p()
+        log = ctypes.create_string_buffer(LOG_BYTES)
+        options = (ctypes.c_int * 2)(*LOG_OPTIONS)
+        values = (ctypes.c_void_p * 2)(ctypes.addressof(log), LOG_BYTES)
+        with self.use():
+            try:
+                call_driver("cuModuleLoadDataEx", ctypes.byref(module), ptx.encode() + b"\0", 2, options, values)
+            except DeviceError as error:
+                raise DeviceError(f"{error}\n{log.value.decode(errors='replace')}") from None
+            handles = list[int]()
+            for name in names:
+                function = ctypes.c_void_p()
+                call_driver("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+                handles.append(int(function.value or 0))
+        return LoadedKernels(self, int(module.value or 0), handles)
+
+    def unload(self, module: int) -> None:
+        """Drop the code of kernels."""
+        with self.use():
+            call_driver("cuModuleUnload", ctypes.c_void_p(module))
+
+    def launch(self, kernel: int, count: int, arguments: Sequence[int], stream: int) -> None:
+        """Begin a kernel with a thread for each of `count` points; arguments are addresses and integers."""
+        numbers = (ctypes.c_uint64 * len(arguments))(*arguments)
+        size = ctypes.c_size_t(ctypes.sizeof(numbers))
+        # One block of memory with all arguments, which the driver copies.
+        buffer = (ctypes.c_void_p * 5)(1, ctypes.addressof(numbers), 2, ctypes.addressof(size), 0)
+        blocks = -(-count // THREADS_PER_BLOCK)
+        shape = (blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0)
+        with self.use():
+            call_driver("cuLaunchKernel", ctypes.c_void_p(kernel), *shape, ctypes.c_void_p(stream), None, buffer)
+
+
+class _Resource:
+    """Something of the driver that is given back when the last reference to it is gone."""
+
+    def __init__(self, release: Callable[..., None], *arguments: int) -> None:
+        self._release = release
+        self._arguments = arguments
+
+    def __del__(self) -> None:
+        # When the process ends, the driver frees everything, and may be gone already. A context that failed has lost
+        # its memory; the failure was reported where it happened.
+        if not sys.is_finalizing():
+            with suppress(DeviceError):
+                self._release(*self._arguments)
+
+
+class DeviceMemory(_Resource):
+    """Memory on a GPU."""
+
+    def __init__(self, gpu: Gpu, address: int, stream: int) -> None:
+        super().__init__(gpu.free, address, stream)
+        self.gpu = gpu
+        self.address = address
+        self.stream = stream
+        """The stream that it belongs to: what is written there is complete when the stream is."""
+
+
+class HostMemory(_Resource):
+    """Memory of the host that a GPU copies from and to by itself."""
+
+    def __init__(self, gpu: Gpu, address: int) -> None:
+        super().__init__(gpu.free_host, address)
+        self.address = address
+
+
+class LoadedKernels(_Resource):
+    """The kernels of one program, compiled for a GPU."""
+
+    def __init__(self, gpu: Gpu, module: int, handles: Sequence[int]) -> None:
+        super().__init__(gpu.unload, module)
+        self.handles = handles
+
 
 STAGING_BYTES = 16 << 20
 """The size of a chunk: its points and results."""
@@ -101,12 +370,12 @@ class CudaProgram:
         scratch_bytes = self.source.scratch * item_bytes
         share = min(count, max(1, MAX_SCRATCH_BYTES // scratch_bytes)) if scratch_bytes else count
         scratch = self.gpu.allocate(share * scratch_bytes, stream) if scratch_bytes else None
+        place = 0 if scratch is None else scratch.address
         for first in range(0, count, share or 1):
             size = min(share, count - first)
-            moved = [table.skip_rows(first, item_bytes) for table in tables[:3]]
+            moved = [table.skip_rows(first, item_bytes) for table in tables[:3]] if first else tables[:3]
             holds = tables.holds + first if tables.holds else 0
-            arguments = [*(number for table in moved for number in table), holds]
-            arguments += [0 if scratch is None else scratch.address, size, self._seed]
+            arguments = (*moved[0], *moved[1], *moved[2], holds, place, size, self._seed)
             for kernel in self._kernels.handles:
                 self.gpu.launch(kernel, size, arguments, stream)
 
@@ -311,7 +580,7 @@ class DeviceArray:
     def to_numpy(self) -> NDArray[Any]:
         """Return a copy on the host."""
         gpu = self._memory.gpu
-        size = int(np.prod(self.shape))
+        size = prod(self.shape)
         flat = np.empty(size, self.dtype)
         if size:
             gpu.copy_to_host(flat.ctypes.data, self._memory.address, flat.nbytes, self._memory.stream)
@@ -454,6 +723,10 @@ class CudaCompiled(Compiled):
     def _compile_alike(self, circuit: CircuitGraph, *, check: bool = True) -> Self:
         return type(self)(circuit, self._asked, check=check, assume=self._assume, device=self.device)
 
+    def _encode(self) -> FileProgram:
+        encoded = super()._encode()
+        return replace(encoded, options=(*encoded.options, self.device), build=build_from_file_on_gpu)
+
     def get_program(self, *, gradient: bool) -> CudaProgram:
         """Return the kernels for values, or for values and gradients, built at their first use."""
         if gradient not in self._programs:
@@ -471,7 +744,7 @@ class CudaCompiled(Compiled):
         finite = self._builder.finite and circuit.columns.has_finite_constants()
         return CudaProgram(self.gpu, circuit, wanted, expected, finite=finite)
 
-    def _compute_rows(self, points: ArrayLike, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
+    def _compute_rows(self, points: object, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
         """Return the results at points of the host."""
         handler = self._gradient_handler if gradient else self._value_handler
         table = handler.bind_points(points)
@@ -503,33 +776,53 @@ class CudaCompiled(Compiled):
         handler = self._gradient_handler if gradient else self._value_handler
         rows.compute_left(left, handler.engine, table, mark=mark)
 
-    def batch(self, points: Any, *, threads: int | None = None, check: bool | str = True, stream: object = None) -> Any:
+    def batch(
+        self,
+        points: Any,
+        *,
+        threads: int | None = None,
+        check: bool | str = True,
+        stream: object = None,
+        **chunked: Unpack[StreamOptions],
+    ) -> Any:
         """Return the output at many points, as `Compiled.batch` does; points on the GPU give results on the GPU.
 
         `stream` is the CUDA stream to run on, by default the one that the array names, else the default stream.
         Conditions on the GPU are the numbers 1 and 0.
         """
-        if not is_device_array(points):
-            return super().batch(points, threads=threads, check=check)
+        if chunked or not is_device_array(points):
+            return super().batch(points, threads=threads, check=check, **chunked)
         values, _ = self._compute_on_device(points, check, stream, gradient=False)
         return values.drop_axis(1) if len(self._labels) == 1 else values
 
     def batch_value_and_grad(
-        self, points: Any, *, threads: int | None = None, check: bool | str = True, stream: object = None
+        self,
+        points: Any,
+        *,
+        threads: int | None = None,
+        check: bool | str = True,
+        stream: object = None,
+        **chunked: Unpack[StreamOptions],
     ) -> tuple[Any, Any]:
         """Return the only output at many points, and its gradient there; arguments as in `batch`."""
-        if not is_device_array(points):
-            return super().batch_value_and_grad(points, threads=threads, check=check)
+        if chunked or not is_device_array(points):
+            return super().batch_value_and_grad(points, threads=threads, check=check, **chunked)
         self.circuit.root()
         values, grads = self._compute_on_device(points, check, stream, gradient=True)
         return values.drop_axis(1), grads
 
     def batch_jacobian(
-        self, points: Any, *, threads: int | None = None, check: bool | str = True, stream: object = None
+        self,
+        points: Any,
+        *,
+        threads: int | None = None,
+        check: bool | str = True,
+        stream: object = None,
+        **chunked: Unpack[StreamOptions],
     ) -> Any:
         """Return the gradient of every output at many points; arguments as in `batch`."""
-        if not is_device_array(points):
-            return super().batch_jacobian(points, threads=threads, check=check)
+        if chunked or not is_device_array(points):
+            return super().batch_jacobian(points, threads=threads, check=check, **chunked)
         place = read_device_points(points, self.gpu, self._names, self.dtype, stream)
         grads = self._allocate(place, (len(self._labels), place.width))
         for number, one in enumerate(self._each_output):
@@ -539,9 +832,10 @@ class CudaCompiled(Compiled):
     def _compute_on_device(
         self, points: Any, check: bool | str, stream: object, *, gradient: bool
     ) -> tuple[DeviceArray, DeviceArray | None]:
-        place = read_device_points(points, self.gpu, self._names, self.dtype, stream)
-        grads = self._allocate(place, (1, place.width)) if gradient else None
-        values = self._compute_at(place, check, gradient=gradient, grads=grads, number=0)
+        with self.gpu.use():
+            place = read_device_points(points, self.gpu, self._names, self.dtype, stream)
+            grads = self._allocate(place, (1, place.width)) if gradient else None
+            values = self._compute_at(place, check, gradient=gradient, grads=grads, number=0)
         return values, None if grads is None else grads.drop_axis(1)
 
     def _compute_at(
@@ -593,11 +887,17 @@ class CudaCompiled(Compiled):
     def _allocate(self, place: DevicePoints, shape: tuple[int, ...]) -> DeviceArray:
         """Return a new array of the GPU with results of this shape per point, in the order of the points' table."""
         full = (place.count, *shape)
-        memory = self.gpu.allocate(int(np.prod(full)) * self.dtype.itemsize, place.stream)
+        item_bytes = self.dtype.itemsize
+        memory = self.gpu.allocate(prod(full) * item_bytes, place.stream)
         order = full if place.by_rows else (*shape, place.count)
-        sizes = [int(np.prod(order[k + 1 :])) * self.dtype.itemsize for k in range(len(order))]
+        sizes = [prod(order[k + 1 :]) * item_bytes for k in range(len(order))]
         strides = tuple(sizes) if place.by_rows else (sizes[-1], *sizes[:-1])
         return DeviceArray(memory, full, strides, self.dtype)
+
+
+def build_from_file_on_gpu(data: bytes, dtype: str | None, assume: str | None, device: str) -> CudaCompiled:
+    """Return the compiled circuit of a file, as a worker does."""
+    return CudaCompiled(decode_circuit_file(data), dtype, assume=assume, device=device)
 
 
 def open_gpu(device: object) -> Gpu:

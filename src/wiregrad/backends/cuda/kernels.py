@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,10 +27,17 @@ from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, RealType, call_intrinsic, when_all
 from wiregrad.backends.native.step_kinds import (
     FIRST_GRADIENT_HOLE,
+    FIRST_SAVED_HOLE,
     OUTPUT_HOLE,
+    STORE_GRADIENT,
     BackwardStep,
     ExpressionLowering,
+    NodeKind,
+    PlainStep,
+    SavedCall,
     StepKey,
+    lower_backward,
+    lower_forward,
     write_step,
 )
 from wiregrad.backends.native.tiers import SEED_STEP, SlotAccess, StepPlan
@@ -69,7 +77,11 @@ ARCHITECTURE = "sm_75"
 MAX_WHOLE_STEPS = 700
 """The maximum number of steps of a program that is one kernel; beyond it, registers spill too much."""
 STEPS_PER_KERNEL = 250
-"""The number of steps of each kernel of a longer program. Scratch memory is read faster than what registers spill."""
+"""The number of steps of each kernel of a longer program without gradient."""
+NODES_PER_PART = 167
+"""The number of nodes of each part of a longer program with gradient."""
+BEGIN, RETURN = PlainStep("begin"), PlainStep("return")
+"""Steps that do nothing in a kernel."""
 PRODUCT_EXPONENTS = frozenset([-2, -1, 1, 2, 3, 4, 5])
 """Powers that are products: at most 4 roundings, so at most 4 ulp off, and many times faster than pow."""
 SUBNORMAL_SHIFT = 54
@@ -530,16 +542,16 @@ def write_kernels(
     outputs = stream.outputs - len(results.expected) // stream.real.item_bytes
     columns = {stream.inputs + k: ("value", k) for k in range(outputs)}
     columns |= {stream.inputs + stream.outputs + k: ("grad", n) for n, k in enumerate(results.grads)}
-    steps = _note_final_steps(stream.list_steps(), columns)
-    if steps_per_kernel is None:
-        steps_per_kernel = len(steps) if len(steps) <= MAX_WHOLE_STEPS else STEPS_PER_KERNEL
+    parts = _split_steps(_rename_slots(stream.list_steps(), plan), steps_per_kernel)
+    steps = _note_final_steps([step for part in parts for step in part], columns)
+    ends = list(accumulate(map(len, parts)))
     kernels = list[_KernelSlots]()
     written = frozenset[int]()
     numbers = dict[int, int]()
-    for k in range(0, len(steps), steps_per_kernel):
+    for first, end in zip([0, *ends], ends, strict=False):
         slots = _KernelSlots(LlvmWriter(shares=True), plan, written, numbers)
         _begin_kernel(slots, over, f"{convention} void @{KERNEL_NAME}{len(kernels)}")
-        _write_steps(slots, functions, steps[k : k + steps_per_kernel])
+        _write_steps(slots, functions, steps[first:end])
         written |= slots.left.keys()
         kernels.append(slots)
     stored = {slot for step in steps for slot in step.final}
@@ -551,6 +563,91 @@ def write_kernels(
     functions.write_rare_functions()
     text = _join_texts([*(kernel.writer for kernel in kernels), functions.writer])
     return KernelSource(text, len(kernels), len(numbers), stream.inputs, outputs, results, stream.real)
+
+
+PlannedStep = tuple[StepKey, dict[int, int]]
+"""A step, and the slot for each of its holes."""
+
+
+def _rename_slots(steps: Sequence[PlannedStep], plan: StepPlan) -> list[PlannedStep]:
+    """Return the steps with a new slot for each value and gradient, so that they can be computed twice.
+
+    Native code uses a slot again once its value is no longer needed. Inputs, results and constants keep their slots.
+    """
+    renamed = list[PlannedStep]()
+    names = dict[int, int]()
+    fresh = count(plan.slots)
+    for key, holes in steps:
+        own = {hole: names.get(slot, slot) for hole, slot in holes.items()}
+        for hole in _list_written_holes(key):
+            slot = holes[hole]
+            if slot >= len(plan.head) and not _adds_to(key, hole):
+                names[slot] = next(fresh)
+            own[hole] = names.get(slot, slot)
+        renamed.append((key, own))
+    return renamed
+
+
+def _adds_to(key: StepKey, hole: int) -> bool:
+    """Return whether a step reads what it writes there."""
+    if isinstance(key, BackwardStep):
+        return key.ways[hole - FIRST_GRADIENT_HOLE] != STORE_GRADIENT
+    return isinstance(key, PlainStep) and key.name == "settle"
+
+
+def _split_steps(steps: Sequence[PlannedStep], size: int | None) -> list[Sequence[PlannedStep]]:
+    """Return the steps of each kernel; with `size`, a program of any length is split into parts of so many nodes.
+
+    Long programs are limited by memory: the values of all nodes are too many for registers. So their gradient is
+    computed part by part. A part first computes the values of its nodes again, from those that earlier parts left, and
+    then goes back through them; only what passes from part to part is in memory.
+    """
+    if size is None and len(steps) <= MAX_WHOLE_STEPS:
+        return [steps]
+    seed = next((k for k, (key, _) in enumerate(steps) if key == SEED_STEP), None)
+    if seed is None:
+        size = size or STEPS_PER_KERNEL
+        return [steps[k : k + size] for k in range(0, len(steps), size)]
+    size = size or NODES_PER_PART
+    parts = [steps[k : min(k + size, seed)] for k in range(0, seed, size)]
+    backward = _group_backward(steps[seed:], parts)
+    last = [*parts[-1], *backward[-1]]
+    pairs = list(zip(parts, backward, strict=True))[:-1]
+    return [*parts[:-1], last, *([*_list_needed_steps(*pair), *pair[1]] for pair in reversed(pairs))]
+
+
+def _group_backward(steps: Sequence[PlannedStep], parts: Sequence[Sequence[PlannedStep]]) -> list[list[PlannedStep]]:
+    """Return the backward steps of each part: a node's step belongs to the part in which it is computed.
+
+    Steps that belong to no node stay beside those before them.
+    """
+    part_of = {holes[OUTPUT_HOLE]: number for number, part in enumerate(parts) for key, holes in part if key != BEGIN}
+    groups = [list[PlannedStep]() for _ in parts]
+    number = len(parts) - 1
+    for key, holes in steps:
+        if isinstance(key, BackwardStep):
+            number = min(number, part_of.get(holes[OUTPUT_HOLE], number))
+        groups[number].append((key, holes))
+    return groups
+
+
+def _list_needed_steps(part: Sequence[PlannedStep], backward: Sequence[PlannedStep]) -> list[PlannedStep]:
+    """Return the steps of a part that compute what its backward steps read."""
+    needed = {slot for key, holes in backward if isinstance(key, BackwardStep) for slot in _list_read_slots(key, holes)}
+    kept = list[PlannedStep]()
+    for key, holes in reversed(part):
+        if isinstance(key, NodeKind | SavedCall) and holes[OUTPUT_HOLE] in needed:
+            needed |= {holes[k] for k in lower_forward(key)[1]}
+            kept.append((key, holes))
+    return kept[::-1]
+
+
+def _list_read_slots(key: BackwardStep, holes: dict[int, int]) -> set[int]:
+    """Return the slots of values that a backward step reads."""
+    width = len(key.ways)
+    trees = lower_backward(key.kind, sum(1 << slot for slot, way in enumerate(key.ways) if way))
+    read = {holes[OUTPUT_HOLE if k == width else k] for k in trees.needed if k <= width}
+    return read | {holes[FIRST_SAVED_HOLE + call] for call in trees.saved}
 
 
 class _KernelStep(NamedTuple):
@@ -576,9 +673,13 @@ def _note_final_steps(
 
 
 def _list_written_slots(key: StepKey, holes: dict[int, int]) -> list[int]:
+    return [holes[hole] for hole in _list_written_holes(key)]
+
+
+def _list_written_holes(key: StepKey) -> list[int]:
     if isinstance(key, BackwardStep):
-        return [holes[FIRST_GRADIENT_HOLE + slot] for slot, way in enumerate(key.ways) if way]
-    return [holes[OUTPUT_HOLE]]
+        return [FIRST_GRADIENT_HOLE + slot for slot, way in enumerate(key.ways) if way]
+    return [] if key in (BEGIN, RETURN) else [OUTPUT_HOLE]
 
 
 def _begin_kernel(slots: _KernelSlots, over: PointLoop, head: str) -> None:

@@ -1728,9 +1728,6 @@ MAX_LOOP_WHOLE = 1 << 31
 """Whole numbers up to this size are floats in a native loop; steps add to them, so they stay exact."""
 
 
-_KNOWN_LOOPS: weakref.WeakKeyDictionary[Any, NativeLoop] = weakref.WeakKeyDictionary()
-
-
 def is_loop(op: Op) -> bool:
     """Return whether a node is a loop or a branch, which has a plan."""
     return isinstance(op, loop_ops.ControlOp)
@@ -1739,9 +1736,11 @@ def is_loop(op: Op) -> bool:
 def find_native_loop(op: Op) -> NativeLoop:
     """Return the native code of a loop node; nodes with the same plan share it."""
     assert isinstance(op, loop_ops.ControlOp)
-    loop = _KNOWN_LOOPS.get(op.plan)
+    # Kept at the plan itself: an equal plan may live longer than this one.
+    kept = vars(op.plan)
+    loop: NativeLoop | None = kept.get(loop_ops.NATIVE_CODE)
     if loop is None:
-        loop = _KNOWN_LOOPS.setdefault(op.plan, NativeLoop(op))
+        loop = kept.setdefault(loop_ops.NATIVE_CODE, NativeLoop(op))
     return loop
 
 
@@ -1750,7 +1749,7 @@ class NativeLoop:
 
     def __init__(self, op: Op) -> None:
         assert isinstance(op, loop_ops.ControlOp)
-        # The plan is the key under which this is kept, so it must not be kept alive by it.
+        # This is kept at the plan, so it must not keep the plan alive.
         self._plan = weakref.ref(op.plan)
         self.stream: LoopStream | None = None
         """The native code of a whole loop."""

@@ -18,7 +18,7 @@ from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from importlib.util import resolve_name
 from types import (
     BuiltinFunctionType,
@@ -458,6 +458,15 @@ def _follow_namespace(state: OutsideState, thing: SimpleNamespace, path: str) ->
     state.add_scope(AttributeScope(thing, path, whole=True))
 
 
+def _follow_cache(state: OutsideState, cached: Any, path: str) -> None:
+    """Follow what a cache of wiregrad or NumPy calls: it depends on its arguments alone, whatever the cache holds."""
+    function = getattr(cached, "__wrapped__", None)
+    if type(function) is FunctionType and is_known_function(function):
+        state.enqueue(function, path)
+    else:
+        state.refuse_thing(cached, path)
+
+
 FOLLOW_FUNCTIONS: dict[type, Callable[[OutsideState, Any, str], None]] = {
     FunctionType: OutsideState.follow_function,
     BuiltinFunctionType: _follow_builtin,
@@ -473,6 +482,7 @@ FOLLOW_FUNCTIONS: dict[type, Callable[[OutsideState, Any, str], None]] = {
     GenericAlias: _follow_parts("__origin__", "__args__"),
     UnionType: _follow_parts("__args__"),
     partial: _follow_partial,
+    type(lru_cache(len)): _follow_cache,
     SimpleNamespace: _follow_namespace,
     np.ndarray: _follow_array,
     bytearray: _follow_buffer,

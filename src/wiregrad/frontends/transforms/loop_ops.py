@@ -14,7 +14,8 @@ is exact up to 2**53; larger ones raise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -24,12 +25,21 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import BOOL, WireType
-from wiregrad.errors import ConvergenceError, DomainError, IndexingError, NoRuleError
+from wiregrad.dtypes import BOOL, FLOAT, WireType, numpy_can_hold
+from wiregrad.errors import (
+    CircuitError,
+    ConvergenceError,
+    DomainError,
+    IndexingError,
+    NoRuleError,
+    ShapeError,
+    short_repr,
+)
 from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.record import NATIVE_LOOPS, REPLAYS, convention, is_tracing
 from wiregrad.frontends.transforms.vmap_and_checkpoint import apply_batched
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port
+from wiregrad.ir.circuit import MAX_SETTING_WORD, shorten_middle
 from wiregrad.ir.columns import decode_mode
 from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.ops.functions import FUNCTIONS
@@ -357,6 +367,13 @@ class ControlPlan(Protocol):
     def circuits(self) -> tuple[CircuitGraph, ...]:
         """The circuits that the node runs."""
 
+    @property
+    def operand_types(self) -> list[WireType]:
+        """The types of the operands."""
+
+    def stored_settings(self) -> dict[str, Any]:
+        """Return the settings from which the plan can be made again, beside its circuits."""
+
     def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[object]) -> Any:
         """Return the joined results for plain numbers and arrays; `runners` run the circuits."""
 
@@ -402,7 +419,31 @@ class ControlOp(ArrayOp):
 
     def infer(self, types: tuple[WireType, ...]) -> WireType:
         """Return the type of the joined results, which follows from the body."""
+        wanted = self.plan.operand_types
+        # Where whole numbers are written as floats (`write_integers_as_floats`), so are counts.
+        is_count = [kind == COUNT_TYPE and given == FLOAT for kind, given in zip(wanted, types, strict=False)]
+        if len(types) != len(wanted) or not all(map(operator.or_, is_count, map(operator.eq, types, wanted))):
+            raise ShapeError(
+                f"{self.title} takes operands of the types {', '.join(map(str, wanted))}; got "
+                f"{', '.join(map(str, types))}"
+            )
         return self.plan.layout.kind
+
+    def stored_settings(self) -> dict[str, Any]:
+        """Return what text and files hold beside the circuits: the plan's settings, and its name if it is unusual."""
+        plan = self.plan
+        settings = plan.stored_settings()
+        if plan.called != usual_title(self.name, plan.circuits):
+            settings["called"] = shorten_middle(plan.called, MAX_SETTING_WORD)
+        return settings
+
+    def bind_stored(self, settings: Mapping[str, Any], circuits: Sequence[CircuitGraph]) -> ControlOp:
+        """Return the op with a plan from a text or a file; raises if its parts do not fit together."""
+        rest = dict(settings)
+        called = rest.pop("called", usual_title(self.name, circuits))
+        if not isinstance(called, str):
+            raise CircuitError(f"called is the name of a loop, a word; got {short_repr(called)}")
+        return self.bind_once(loop=_PLAN_READERS[self.name](StoredSettings(self.name, rest), tuple(circuits), called))
 
     def pull(self, slot: int, g: object, xs: Sequence[object], y: object, mode: int) -> Any:
         """Return the gradient of one operand."""
@@ -420,6 +461,127 @@ class ControlOp(ArrayOp):
     def apply_to_rows(self, operands: Sequence[tuple[object, bool]], size: int) -> Any:
         """Return the results for a batch, whose examples are the first axis."""
         return self.plan.apply_to_rows(operands, size)
+
+
+def usual_title(name: str, circuits: Sequence[CircuitGraph]) -> str:
+    """Return the title of a loop whose body is a function with a name."""
+    return f"{name} of {circuits[-1].name}" if circuits else name
+
+
+class StoredSettings:
+    """The settings of a plan from a text or a file; every one is checked, and none may be left over."""
+
+    def __init__(self, op: str, settings: dict[str, Any]) -> None:
+        self.op = op
+        self.settings = settings
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.settings
+
+    def take_number(self, name: str) -> int:
+        """Return a whole number from 0 on."""
+        value = self.settings.pop(name, None)
+        if type(value) is not int or not 0 <= value < 2**53:
+            raise CircuitError(f"{self.op} needs the setting {name}, a whole number from 0 on; got {short_repr(value)}")
+        return value
+
+    def take_number_or_none(self, name: str) -> int | None:
+        """Return a whole number from 0 on, or None if it says so."""
+        if name in self.settings and self.settings[name] is None:
+            self.settings.pop(name)
+            return None
+        return self.take_number(name)
+
+    def take_condition(self, name: str) -> bool:
+        """Return True or False."""
+        value = self.settings.pop(name, None)
+        if type(value) is not bool:
+            raise CircuitError(f"{self.op} needs the setting {name}, true or false; got {short_repr(value)}")
+        return value
+
+    def take_presences(self, name: str) -> tuple[Presence, ...]:
+        """Return which flows are present."""
+        value = self.settings.pop(name)
+        known = {presence.value: presence for presence in Presence}
+        if type(value) is not tuple or any(type(item) is not int or item not in known for item in value):
+            raise CircuitError(f"{self.op}: {name} must be a list of 0, 1 and 2; got {short_repr(value)}")
+        return tuple([known[item] for item in value])
+
+    def finish(self) -> None:
+        """Raise if a setting was not taken."""
+        if self.settings:
+            raise CircuitError(f"{self.op} has no setting {short_repr(min(self.settings))}")
+
+
+def _read_scan(settings: StoredSettings, circuits: tuple[CircuitGraph, ...], called: str) -> ScanPlan | CountedPullPlan:
+    (body,) = _check_circuits("scan", circuits, 1)
+    plan = ScanPlan(
+        body=body,
+        carry=settings.take_number("carry"),
+        xs=settings.take_number("xs"),
+        length=settings.take_number_or_none("length"),
+        reverse=settings.take_condition("reverse"),
+        called=called,
+        counted=settings.take_condition("counted"),
+    )
+    given = settings.take_presences("given") if "given" in settings else None
+    settings.finish()
+    plan.check_parts()
+    if given is None:
+        return plan
+    if plan.length is not None or not plan.counted or len(given) != plan.carry:
+        raise CircuitError("scan: given belongs to the gradient of a counted loop without a length, one for each carry")
+    plan.called = called.removeprefix("gradient of ")
+    return CountedPullPlan(plan, given)
+
+
+def _read_while(settings: StoredSettings, circuits: tuple[CircuitGraph, ...], called: str) -> WhilePlan:
+    condition, body = _check_circuits("while_loop", circuits, 2)
+    plan = WhilePlan(condition, body, settings.take_number("carry"), settings.take_number_or_none("limit"), called)
+    settings.finish()
+    plan.check_parts()
+    return plan
+
+
+def _read_switch(settings: StoredSettings, circuits: tuple[CircuitGraph, ...], called: str) -> SwitchPlan:
+    branches = _check_circuits("switch", circuits, max(1, len(circuits)))
+    plan = SwitchPlan(branches, called, settings.take_condition("is_condition"))
+    settings.finish()
+    plan.check_parts()
+    return plan
+
+
+def _check_circuits(op: str, circuits: tuple[CircuitGraph, ...], count: int) -> tuple[CircuitGraph, ...]:
+    if len(circuits) != count:
+        raise CircuitError(f"{op} runs {count} {'circuit' if count == 1 else 'circuits'}; got {len(circuits)}")
+    return circuits
+
+
+def _require_types(what: str, found: Sequence[WireType], wanted: Sequence[WireType]) -> None:
+    if list(found) != list(wanted):
+        raise CircuitError(f"{what}: wanted {', '.join(map(str, wanted))}; got {', '.join(map(str, found)) or 'none'}")
+
+
+NATIVE_CODE = "native_code"
+"""The attribute of a plan at which a backend keeps its code."""
+
+
+class PlanIdentity:
+    """Plans are equal if they do the same: circuits of equal loops are equal."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != NATIVE_CODE}
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The key that tells plans apart."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, PlanIdentity) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
 
 
 def _refuse_unbound(*xs: object, loop: ControlPlan) -> Any:
@@ -464,7 +626,7 @@ class ScanOperands(NamedTuple):
 
 
 @dataclass(eq=False)
-class ScanPlan:
+class ScanPlan(PlanIdentity):
     """A body that runs `length` times: inputs carry, xs, consts; outputs the next carry, and ys.
 
     A plan that is `counted` has one more operand in front: how many of the steps, at most `length`, are run. Rows of ys
@@ -506,6 +668,30 @@ class ScanPlan:
     def circuits(self) -> tuple[CircuitGraph, ...]:
         """The body."""
         return (self.body,)
+
+    @cached_property
+    def operand_types(self) -> list[WireType]:
+        """The types of the operands: the count if there is one, carry, xs with an axis for the steps, consts."""
+        end = self.carry + self.xs
+        rows = [WireType(kind.dtype, (self.length or 0, *kind.shape)) for kind in self.in_types[self.carry : end]]
+        return [*[COUNT_TYPE] * self.counted, *self.in_types[: self.carry], *rows, *self.in_types[end:]]
+
+    def stored_settings(self) -> dict[str, Any]:
+        """Return the settings from which the plan can be made again."""
+        names = ("carry", "xs", "length", "reverse", "counted")
+        return {name: getattr(self, name) for name in names}
+
+    def check_parts(self) -> None:
+        """Raise if the body does not fit the numbers: for plans from outside."""
+        if self.carry + self.xs > len(self.in_types):
+            raise CircuitError(f"scan: the body has {len(self.in_types)} inputs; got carry={self.carry}, xs={self.xs}")
+        _require_types(
+            "scan: the body must return what it carries", self.out_types[: self.carry], self.in_types[: self.carry]
+        )
+        if self.length is None and (not self.counted or self.xs or len(self.out_types) > self.carry):
+            raise CircuitError("scan needs the setting length, a whole number, unless it is counted and has no rows")
+        if not numpy_can_hold(self.layout.kind.dtype, self.layout.kind.shape):
+            raise CircuitError(f"scan: no array has the type of the results, {self.layout.kind}")
 
     @property
     def is_long(self) -> bool:
@@ -756,7 +942,7 @@ def _write_push(
 
 
 @dataclass(eq=False)
-class CountedPullPlan:
+class CountedPullPlan(PlanIdentity):
     """The gradient of a counted scan without a bound, in a circuit: the number of steps is known when it runs.
 
     Operands are those of the scan, then the gradients of its results. It has no derivative of its own: the carries that
@@ -780,6 +966,16 @@ class CountedPullPlan:
     def circuits(self) -> tuple[CircuitGraph, ...]:
         """The body of the scan."""
         return self.plan.circuits
+
+    @cached_property
+    def operand_types(self) -> list[WireType]:
+        """The types of the operands: those of the scan, then the gradients of its results."""
+        given = zip(self.plan.out_types, self.given, strict=True)
+        return [*self.plan.operand_types, *[kind for pair in given for kind in flow_types(*pair)]]
+
+    def stored_settings(self) -> dict[str, Any]:
+        """Return the settings from which the plan can be made again."""
+        return {**self.plan.stored_settings(), "given": tuple([presence.value for presence in self.given])}
 
     @cached_property
     def returned(self) -> list[Presence]:
@@ -827,7 +1023,7 @@ class CountedPullPlan:
 
 
 @dataclass(eq=False)
-class WhilePlan:
+class WhilePlan(PlanIdentity):
     """A body that runs as long as a condition holds: operands carry, constants of the condition, those of the body.
 
     The results are the last carry and the number of steps. That number makes the derivatives those of a scan.
@@ -858,6 +1054,26 @@ class WhilePlan:
     def circuits(self) -> tuple[CircuitGraph, ...]:
         """The condition and the body."""
         return self.condition, self.body
+
+    @cached_property
+    def operand_types(self) -> list[WireType]:
+        """The types of the operands: carry, constants of the condition, those of the body."""
+        asked = input_types(self.condition)[self.carry :]
+        inner = input_types(self.body)
+        return [*inner[: self.carry], *asked, *inner[self.carry :]]
+
+    def stored_settings(self) -> dict[str, Any]:
+        """Return the settings from which the plan can be made again."""
+        return {"carry": self.carry, "limit": self.limit}
+
+    def check_parts(self) -> None:
+        """Raise if condition and body do not fit: for plans from outside."""
+        carried = input_types(self.body)[: self.carry]
+        _require_types("while_loop: the body must return what it carries", output_types(self.body), carried)
+        _require_types(
+            "while_loop: the condition must take what is carried", input_types(self.condition)[: self.carry], carried
+        )
+        _require_types("while_loop: the condition must return one", output_types(self.condition), [BOOL])
 
     def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[object]) -> Any:
         """Run the loop on plain numbers and arrays."""
@@ -931,7 +1147,7 @@ def raise_limit(called: str, count: int) -> None:
 
 
 @dataclass(eq=False)
-class SwitchPlan:
+class SwitchPlan(PlanIdentity):
     """Circuits of which one runs: operands are the number of the branch, and what all branches read."""
 
     branches: tuple[CircuitGraph, ...]
@@ -964,6 +1180,21 @@ class SwitchPlan:
     def circuits(self) -> tuple[CircuitGraph, ...]:
         """The branches."""
         return self.branches
+
+    @cached_property
+    def operand_types(self) -> list[WireType]:
+        """The types of the operands: the number of the branch, and what the branches read."""
+        return [COUNT_TYPE, *self.in_types]
+
+    def stored_settings(self) -> dict[str, Any]:
+        """Return the settings from which the plan can be made again."""
+        return {"is_condition": self.is_condition}
+
+    def check_parts(self) -> None:
+        """Raise if the branches differ in what they take or return: for plans from outside."""
+        for branch in self.branches[1:]:
+            _require_types("switch: all branches must take the same", input_types(branch), self.in_types)
+            _require_types("switch: all branches must return the same", output_types(branch), self.layout.types)
 
     def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[Any]) -> Any:
         """Run the branch that is chosen, and no other."""
@@ -1009,6 +1240,14 @@ def check_branch(called: str, index: int, count: int) -> None:
     """Raise if a number names no branch."""
     if not 0 <= index < count:
         raise IndexingError(f"{called}: the index must be 0 to {count - 1}; got {index}")
+
+
+_PLAN_READERS: dict[str, Callable[[StoredSettings, tuple[CircuitGraph, ...], str], ControlPlan]] = {
+    SCAN_OP.name: _read_scan,
+    WHILE_OP.name: _read_while,
+    SWITCH_OP.name: _read_switch,
+}
+"""What makes the plan of each op from a text or a file."""
 
 
 BranchWriter = Callable[[CircuitGraph, Sequence[Presence] | None], tuple[CircuitGraph | None, Sequence[Presence]]]
@@ -1251,3 +1490,91 @@ def _choose_rows(index: object, number: int, new: object, old: object) -> Any:
     """Return the rows of one branch for the examples that chose it, and those of the others elsewhere."""
     shape = (shape_of(index)[0], *(1,) * (len(shape_of(new)) - 1))
     return TABLE["where"](reshape_to(TABLE["equal"](index, number), shape), new, old)
+
+
+def write_integers_as_floats(circuit: CircuitGraph) -> CircuitGraph:
+    """Return a circuit with float64 in place of whole numbers, for languages that have no others; bodies as well.
+
+    Whole numbers that loops carry are exact up to 2**53 as it is. Constant indices stay whole numbers.
+    """
+    builder = GraphBuilder(finite=False)
+    constants = circuit.constants()
+    indices = _find_constant_indices(circuit)
+    names = circuit.columns.names.group_by_node()
+    ports: list[Port] = []
+    for row in circuit.rows():
+        own = names.get(row.node, [])
+        place = circuit.columns.places.label_of(row.node)
+        with builder.at(place, circuit.columns.groups.label_of(row.node)):
+            if row.op is INPUT:
+                ports.append(builder.input(own[0], _float_type(circuit.type_of(row.node))))
+            elif row.op is CONSTANT:
+                value = constants[row.node]
+                is_whole = np.asarray(value).dtype.kind == "i" and row.node not in indices
+                ports.append(builder.place_constant(np.asarray(value, np.float64)[()] if is_whole else value))
+            else:
+                ports.append(_apply_to_floats(row.op, [ports[source] for source in row.sources], row.mode))
+        if row.op is not INPUT:
+            for name in own:
+                builder.name(ports[-1], name)
+        else:
+            for name in own[1:]:
+                builder.name(ports[-1], name)
+    roots = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
+    return builder.build(name=circuit.name, labels={label: ports[node] for label, node in roots})
+
+
+def _float_type(kind: WireType) -> WireType:
+    return WireType(FLOAT.dtype, kind.shape) if kind.dtype.kind == "i" else kind
+
+
+def _find_constant_indices(circuit: CircuitGraph) -> set[int]:
+    """Return the constants that an op on whole arrays reads beside another operand: where to read or write."""
+    whole = {node for node, value in circuit.constants().items() if np.asarray(value).dtype.kind == "i"}
+    readers = [row for row in circuit.rows() if not row.op.by_element and not isinstance(row.op, ControlOp)]
+    return {source for row in readers if len(row.sources) > 1 for source in row.sources if source in whole}
+
+
+def _apply_to_floats(op: Op, operands: list[Port], mode: int) -> Port:
+    builder = operands[0].builder
+    if isinstance(op, ControlOp):
+        return builder.apply(op.bind_once(loop=_write_plan_with_floats(op.plan)), *operands)
+    if op.name == "cast":
+        port = _cast_to_float(builder, operands[0], op.options["dtype"])
+        return builder.apply(op, *operands, mode=mode) if port is None else port
+    try:
+        return builder.apply(op, *operands, mode=mode)
+    except DomainError:
+        raise NoRuleError(
+            f"{op.title} reads or writes elements at places that are computed, and this language has no whole numbers "
+            "for them: use to_numpy(), or pass the elements as xs of wg.scan"
+        ) from None
+
+
+def _cast_to_float(builder: GraphBuilder, x: Port, dtype: str) -> Port | None:
+    """Return a cast between numbers, conditions and whole numbers in ops on floats; None for another cast."""
+    kind = x.dtype
+    if dtype == "bool" and kind.kind == "f":
+        return builder.apply(TABLE["not_equal"], x, _constant_like(builder, x, 0.0))
+    if dtype not in ("int64", "float64"):
+        return None
+    if kind.kind == "b":
+        return builder.apply(TABLE["where"], x, _constant_like(builder, x, 1.0), _constant_like(builder, x, 0.0))
+    if kind != FLOAT.dtype:
+        return None
+    return builder.apply(TABLE["trunc"], x) if dtype == "int64" else x
+
+
+def _constant_like(builder: GraphBuilder, x: Port, value: float) -> Port:
+    return builder.place_constant(np.full(x.shape, value)[()])
+
+
+def _write_plan_with_floats(plan: ControlPlan) -> ControlPlan:
+    if isinstance(plan, ScanPlan):
+        return replace(plan, body=write_integers_as_floats(plan.body), _pulls={}, _pushes={})
+    if isinstance(plan, WhilePlan):
+        condition, body = map(write_integers_as_floats, plan.circuits)
+        return WhilePlan(condition, body, plan.carry, plan.limit, plan.called)
+    if isinstance(plan, SwitchPlan):
+        return SwitchPlan(tuple(map(write_integers_as_floats, plan.branches)), plan.called, plan.is_condition)
+    return plan

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -66,6 +66,7 @@ from wiregrad.frontends.transforms.ode_steps import (
     OdeSettings,
     OdeStep,
     SolveCounts,
+    StepBlock,
     Trajectory,
     Vector,
 )
@@ -74,6 +75,7 @@ from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.columns import chosen_convention
 from wiregrad.ops.array_ops import General
 from wiregrad.ops.functions import FUNCTIONS
+from wiregrad.ops.gradient_flow import fill_absent
 
 DEFAULT_RTOL = 1e-8
 DEFAULT_ATOL = 1e-10
@@ -366,11 +368,22 @@ class SolvedRows:
 
 
 class LatestSolve(NamedTuple):
-    """The last solution on plain numbers: its data, the number of its steps, and the steps if they are few."""
+    """The last solution on plain numbers: its data, the number of its steps, and the steps if they are few.
+
+    Blocks of steps are rounded otherwise than single ones, so after blocks the number of single steps is not known.
+    """
 
     data: list[Any]
-    steps: int
-    kept: list[AcceptedStep]
+    steps: int | None
+    kept: list[AcceptedStep | StepBlock]
+
+    def iterate_backward(self) -> Iterator[AcceptedStep]:
+        """Iterate over the steps that were kept, the last one first."""
+        for part in reversed(self.kept):
+            if isinstance(part, StepBlock):
+                yield from (part.make_step(k) for k in reversed(range(len(part))))
+            else:
+                yield part
 
     def has_data(self, xs: Sequence[Any]) -> bool:
         """Return whether these operands are those of the solution."""
@@ -427,10 +440,25 @@ class OdeSegment(CheckpointSegment):
         """Solve on plain numbers; returns the rows and events."""
         trajectory, z = self._make_trajectory(data)
         found = SolvedRows([z] if trajectory.lands else [], [])
-        kept: list[AcceptedStep] = []
+        kept: list[AcceptedStep | StepBlock] = []
         most_kept = self._count_kept(80 * len(z) + 2_500)
+        is_repeatable = True
+
+        def follow_blocks() -> None:
+            nonlocal is_repeatable
+            for accepted in self._iterate_blocks(trajectory, z, found.counts, captured):
+                is_repeatable = is_repeatable and isinstance(accepted, AcceptedStep)
+                for step in accepted.list_rows() if isinstance(accepted, StepBlock) else [accepted]:
+                    found.add(step.move, *read_step(trajectory.system, step.move, step.step))
+                if found.counts.steps <= KEPT_BYTES // (16 * len(z) + 64):
+                    kept.append(accepted)
+                else:
+                    kept.clear()
 
         def follow() -> None:
+            if trajectory.runs_blocks:
+                follow_blocks()
+                return
             for accepted in self._iterate_steps(trajectory, z, found.counts, captured):
                 found.add(accepted.move, *read_step(trajectory.system, accepted.move, accepted.step))
                 found.counts.last_time = trajectory.time_of(accepted.after)
@@ -440,7 +468,7 @@ class OdeSegment(CheckpointSegment):
                     kept.clear()
 
         self._run_plainly(follow)
-        self._latest_solve = LatestSolve(list(data), found.counts.steps, kept)
+        self._latest_solve = LatestSolve(list(data), found.counts.steps if is_repeatable else None, kept)
         found.counts.evaluations = trajectory.system.evaluations
         found.rows = self._sort_rows(found.rows, trajectory)
         return found
@@ -485,6 +513,26 @@ class OdeSegment(CheckpointSegment):
                 accepted = trajectory.advance(state, counts)
             yield accepted
             state = accepted.after
+
+    def _iterate_blocks(
+        self,
+        trajectory: Trajectory,
+        z: Vector,
+        counts: SolveCounts,
+        captured: dict[object, Value] | None = None,
+    ) -> Iterator[AcceptedStep | StepBlock]:
+        """Iterate over the steps of a solution, in blocks where native code can choose them."""
+        with self._apart(captured):
+            state = trajectory.make_start(z)
+        while not state.ended:
+            if counts.steps >= self.problem.settings.max_steps:
+                raise trajectory.describe_too_many_steps(trajectory.time_of(state), counts)
+            with self._apart(captured):
+                block = trajectory.advance_block(state, counts) if trajectory.runs_blocks else None
+                part = trajectory.advance(state, counts) if block is None else block
+            state = part.state_after() if isinstance(part, StepBlock) else part.after
+            counts.last_time = trajectory.time_of(state)
+            yield part
 
     def _apart(self, captured: dict[object, Value] | None = None) -> AbstractContextManager[None]:
         """Return a block in which f runs on plain numbers; a compiled f is not recorded, so that it is replayed."""
@@ -534,10 +582,28 @@ class OdeSegment(CheckpointSegment):
         if self.adjoint == "continuous":
             return AdjointEquation(self, xs).pull(g, y)
         if isinstance(g, Value) or any(isinstance(x, Value) for x in xs):
-            self._refuse_tracing()
-            return super()._recompute_gradients(g, xs, y)
+            is_traced = STATE.tape is not None and STATE.tape.guard is not None
+            return self._record_gradients(g, xs) if is_traced else super()._recompute_gradients(g, xs, y)
         gradients: list[Any] = self._run_plainly(lambda: self._pull_steps(np.asarray(g, float), xs))
         return gradients
+
+    def _record_gradients(self, g: object, xs: Sequence[object]) -> list[Any]:
+        """Record the gradients as one node, which goes over the steps again at other inputs."""
+        packed = ODE_GRADIENT_OP.bind_once(segment=self)(g, *xs)
+        shapes = [np.shape(data_of(x)) for x in xs]
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes]).tolist()
+        starts = [0, *ends[:-1]]
+        reshape = FUNCTIONS["reshape"].run
+        return [reshape(packed[start:end], shape) for start, end, shape in zip(starts, ends, shapes, strict=True)]
+
+    def pack_gradients(self, g: Any, xs: Sequence[Any]) -> Any:
+        """Return the gradients of all operands for plain numbers, end to end."""
+        gradients = self._recompute_gradients(np.asarray(g, float), xs, None)
+        rows = [
+            np.zeros(np.size(x)) if gradient is None else np.broadcast_to(fill_absent(gradient), np.shape(x)).ravel()
+            for gradient, x in zip(gradients, xs, strict=True)
+        ]
+        return np.concatenate(rows)
 
     def _run_plainly(self, task: Callable[[], Any]) -> Any:
         """Run a task on plain numbers, with the kink convention that was active when the problem was posed."""
@@ -548,13 +614,13 @@ class OdeSegment(CheckpointSegment):
         with chosen, np.errstate(all="ignore"):
             return OVERLAY.call(task, (), {})
 
-    def _refuse_tracing(self) -> None:
-        """Raise while a circuit is traced: it would hold the steps of this point, which are not those of another."""
-        if STATE.tape is not None and STATE.tape.guard is not None:
-            raise EscapeError(
-                f"the gradient of {self.called} is computed step by step, and other inputs need other steps, so a "
-                f"circuit cannot hold it; trace the function, and differentiate the circuit{format_user_line()}"
-            )
+    def refuse_second_derivative(self) -> NoReturn:
+        """Raise: a circuit cannot hold the steps of one point, from which second derivatives are computed."""
+        raise EscapeError(
+            f"a circuit holds the gradient of {self.called}, but no forward mode and no second derivative: these are "
+            f"computed from the steps of one point, and other inputs need other steps; compute them without tracing "
+            f"or compiling{format_user_line()}"
+        )
 
     def _pull_steps(self, g: Vector, xs: Sequence[object]) -> list[Any]:
         """Go back over the steps, one recorded at a time, and add up the gradients."""
@@ -562,7 +628,7 @@ class OdeSegment(CheckpointSegment):
         gradients = StepGradients(self, trajectory, g, xs)
         latest = self._latest_solve
         if latest.kept and latest.has_data(xs):
-            for accepted in reversed(latest.kept):
+            for accepted in latest.iterate_backward():
                 gradients.pull_step(accepted)
             return gradients.finish()
         with self._apart():
@@ -593,7 +659,7 @@ class OdeSegment(CheckpointSegment):
     def _count_steps(self, trajectory: Trajectory, z: Vector, xs: Sequence[object]) -> int:
         """Return the number of steps; it is known unless a circuit was run at other inputs."""
         latest = self._latest_solve
-        if latest.has_data(xs):
+        if latest.steps is not None and latest.has_data(xs):
             return latest.steps
         counts = SolveCounts()
         for _ in self._iterate_steps(trajectory, z, counts):
@@ -1019,6 +1085,21 @@ ODE_OP = TABLE.add(
         forward=lambda *xs, segment: segment.call(xs),
         back=_ode_back,
         ahead=_ode_ahead,
+        batches=False,
+        per_call=True,
+    )
+)
+
+ODE_GRADIENT_OP = TABLE.add(
+    General(
+        name="ode_gradient",
+        doc="The gradients of the solution of a differential equation by all that it depends on, end to end.",
+        inputs=("x",),
+        variadic=True,
+        pattern=Pattern.SCALE,
+        forward=lambda g, *xs, segment: segment.pack_gradients(g, xs),
+        back=lambda slot, g, xs, y, *, segment: segment.refuse_second_derivative(),
+        ahead=lambda slot, t, xs, y, *, segment: segment.refuse_second_derivative(),
         batches=False,
         per_call=True,
     )

@@ -34,9 +34,11 @@ from wiregrad.frontends.recording.trace import run_traced
 from wiregrad.frontends.recording.value import Value
 from wiregrad.frontends.transforms.derivatives import jacobian, jvp
 from wiregrad.frontends.transforms.implicit import UnknownParts
+from wiregrad.frontends.transforms.loops import scan
 from wiregrad.ops.functions import FUNCTIONS
 
 Vector = NDArray[np.float64]
+EPSILON = float(np.finfo(float).eps)
 
 
 class OdeSystem(Protocol):
@@ -540,6 +542,60 @@ CompileTransform = Callable[..., Callable[..., Any]]
 """The method `compile_transform` of a compiled function: compiles another function that is made from it."""
 
 
+BLOCK_ATTEMPTS = 256
+"""How many steps native code tries before Python looks at them."""
+TRIED_BLOCKS = 3
+"""After so many calls it is known whether blocks run as native code."""
+HAS_BLOCKS = "runs_native_blocks"
+"""The attribute of a compiled block that says whether it is worth calling."""
+
+
+class BlockCarry(NamedTuple):
+    """What is carried from one try of a step to the next."""
+
+    share: Any
+    z: Any
+    slope: Any
+    size: Any
+    last_error: Any
+    was_rejected: Any
+    ended: Any
+
+
+def attempt_step(
+    method: RungeKuttaMethod, system: OdeSystem, settings: Any, leg: tuple[Any, Any, Any], now: BlockCarry
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Try one step and choose the next: what `Trajectory._try_steps` does, without branches.
+
+    Returns the next carry, and what is kept: whether the step was tried and accepted, its end and what follows from it.
+    """
+    start, span, most = leg
+    stop = now.share + now.size / abs(span)
+    stop = np.where(stop > 1.0 - 1e-9, 1.0, stop)
+    t = start + now.share * span
+    h = (stop - now.share) * span
+    length = abs(h)
+    ended = now.ended | (length <= 32.0 * EPSILON * np.maximum(abs(t), abs(span) * 1e-3))
+    step = method.take_step(system, t, h, now.z, now.slope)
+    slope = step.end_slope()
+    scale = settings.atol + settings.rtol * np.maximum(np.abs(now.z), np.abs(step.end))
+    error = np.sqrt(np.mean((method.estimate_error(step) / scale) ** 2))
+    error = np.where(np.isfinite(error + np.sum(0.0 * slope)), error, np.inf)
+    accepted = (error <= 1.0) & ~ended
+    factor = SAFETY * error ** (-0.7 * ERROR_POWER) * now.last_error ** (0.4 * ERROR_POWER)
+    factor = np.where(error == 0.0, MAX_FACTOR, factor)
+    factor = np.minimum(np.maximum(factor, MIN_FACTOR), np.where(now.was_rejected, 1.0, MAX_FACTOR))
+    shorter = length * np.maximum(MIN_FACTOR, SAFETY * error**-ERROR_POWER)
+    size = np.where(ended, now.size, np.where(accepted, np.minimum(length * factor, most), shorter))
+    share = np.where(accepted, stop, now.share)
+    z = np.where(accepted, step.end, now.z)
+    slope = np.where(accepted, slope, now.slope)
+    last_error = np.where(accepted, np.maximum(error, 1e-4), now.last_error)
+    change, distance = method.compare_slopes(step)
+    carry = (share, z, slope, size, last_error, ~accepted & ~ended, ended | (accepted & (stop == 1.0)))
+    return carry, (~ended, accepted, share, z, slope, size, last_error, change, distance)
+
+
 @dataclass
 class CompiledOdeStep(OdeStep):
     """A step that compiled code has taken; it has no stages."""
@@ -563,6 +619,8 @@ class CompiledMethod:
         self._problem = problem
         self._step = self.compile("step", self._make_step)
         self._inside = self.compile("inside", self._make_inside)
+        is_explicit = isinstance(self.base, RungeKuttaMethod) and self.adapts
+        self._block = self.compile("block", self._make_block) if is_explicit else None
 
     def compile(self, what: str, make: Callable[[BoundFunction], Callable[..., Any]]) -> Callable[..., Any]:
         """Compile a function of a step that is made from f, once for all calls with one f and one kind of state."""
@@ -586,6 +644,44 @@ class CompiledMethod:
             return step.end, step.end_slope(), error, *base.compare_slopes(step)
 
         return step_and_measure
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether native code chooses the steps too: not where f cannot be the body of a loop, or is not compiled."""
+        return self._block is not None and getattr(self._block, HAS_BLOCKS, True)
+
+    def _make_block(self, bound: BoundFunction) -> Callable[..., Any]:
+        base, settings = self.base, self._problem.settings
+        assert isinstance(base, RungeKuttaMethod)
+
+        def take_block(start: Any, span: Any, most: Any, first: BlockCarry, args: Any) -> Any:
+            system = bound.at(args)
+
+            def attempt(carry: Any, _: None) -> Any:
+                return attempt_step(base, system, settings, (start, span, most), BlockCarry(*carry))
+
+            return scan(attempt, tuple(first), length=BLOCK_ATTEMPTS)[1]
+
+        return take_block
+
+    def take_block(self, system: BoundSystem, start: float, span: float, first: BlockCarry) -> list[Any] | None:
+        """Try a number of steps one after another as native code; None if that cannot be done for this f."""
+        most = self._problem.settings.max_step or np.inf
+        assert self._block is not None
+        try:
+            with np.errstate(all="ignore"):
+                rows = self._block(start, span, most, tuple(first), system.args)
+        except EscapeError:
+            setattr(self._block, HAS_BLOCKS, False)
+            return None
+        if not hasattr(self._block, HAS_BLOCKS):
+            info = getattr(self._block, "info", None)
+            if info is not None and info.fallbacks:
+                # The function itself ran, which takes longer than single compiled steps.
+                setattr(self._block, HAS_BLOCKS, False)
+            elif info is None or info.calls >= TRIED_BLOCKS:
+                setattr(self._block, HAS_BLOCKS, True)
+        return [np.asarray(system.take_number(row)) for row in rows]
 
     def _make_inside(self, bound: BoundFunction) -> Callable[..., Any]:
         base = self.base
@@ -789,6 +885,76 @@ class SolveCounts:
     """Times at which an event function crossed zero in the direction that is not counted."""
 
 
+@dataclass
+class StepBlock:
+    """Accepted steps that native code took one after another; each becomes an object only where it is asked for."""
+
+    trajectory: Trajectory
+    first: SolverState
+    shares: Vector
+    """The share of the leg at the end of each step."""
+    states: Vector
+    slopes: Vector
+    sizes: Vector
+    errors: Vector
+    stiffness: Vector
+    rows: list[tuple[int, ...]]
+    """Which times are reached inside each step."""
+    row_counts: list[int]
+    """How many rows were done before each step."""
+
+    def __len__(self) -> int:
+        return len(self.shares)
+
+    def state_before(self, k: int) -> SolverState:
+        """Return the state before a step, or after the last one."""
+        if k == 0:
+            return self.first
+        return self.first._replace(
+            share=float(self.shares[k - 1]),
+            z=self.states[k - 1],
+            size=float(self.sizes[k - 1]),
+            last_error=float(self.errors[k - 1]),
+            slope=self.slopes[k - 1],
+            row=self.row_counts[k],
+        )
+
+    def lands_at(self, k: int) -> bool:
+        """Return whether the end of a step is itself a row."""
+        return self.row_counts[k + 1] > self.row_counts[k] + len(self.rows[k])
+
+    def state_after(self) -> SolverState:
+        """Return the state behind all steps."""
+        state = self.state_before(len(self))
+        return state._replace(ended=True) if state.share == 1.0 else state
+
+    def list_rows(self) -> list[AcceptedStep]:
+        """Return the steps that give rows."""
+        return [self.make_step(k) for k in range(len(self)) if self.row_counts[k + 1] > self.row_counts[k]]
+
+    def make_step(self, k: int) -> AcceptedStep:
+        """Return one of the steps."""
+        before = self.state_before(k)
+        trajectory = self.trajectory
+        span = trajectory.system.times[before.end_index] - before.start
+        stop = float(self.shares[k])
+        step = CompiledOdeStep(
+            trajectory.system,
+            before.start + before.share * span,
+            (stop - before.share) * span,
+            before.z,
+            [before.slope],
+            self.states[k],
+            _end_slope=self.slopes[k],
+            slope=before.slope,
+            error_size=float(self.errors[k]),
+            stiffness=float(self.stiffness[k]),
+        )
+        move = OdeMove(before.share, stop, before.end_index, self.rows[k], self.lands_at(k), (), None)
+        after = self.state_after() if k == len(self) - 1 else self.state_before(k + 1)
+        return AcceptedStep(before, move, step, after)
+
+
 class Trajectory:
     """The steps of a solution, on plain numbers. `advance` is a function: the same state gives the same step."""
 
@@ -895,6 +1061,71 @@ class Trajectory:
         )
         return AcceptedStep(state, move, step, self._begin_leg(after) if stop == 1.0 else after)
 
+    @property
+    def runs_blocks(self) -> bool:
+        """Whether native code may choose the steps: adaptive ones of a compiled f, without events."""
+        method = self.method
+        return isinstance(method, CompiledMethod) and method.has_blocks and not self.problem.events
+
+    def advance_block(self, state: SolverState, counts: SolveCounts) -> StepBlock | None:
+        """Take many steps as native code; None if none was accepted, which `advance` then explains."""
+        method = self.method
+        assert isinstance(method, CompiledMethod)
+        span = self.system.times[state.end_index] - state.start
+        first = BlockCarry(state.share, state.z, state.slope, state.size, state.last_error, False, False)
+        found = method.take_block(self.system, state.start, span, first)
+        if found is None:
+            return None
+        accepted = np.flatnonzero(found[1])[: self.settings.max_steps - counts.steps]
+        if not len(accepted):
+            return None
+        tried = int(np.count_nonzero(found[0][: accepted[-1] + 1]))
+        counts.rejected += tried - len(accepted)
+        self.system.evaluations += tried * method.evaluations
+        shares, states, slopes, sizes, errors, change, distance = [part[accepted] for part in found[2:]]
+        before = np.append(state.share, shares[:-1])
+        lengths = (shares - before) * span
+        with np.errstate(all="ignore"):
+            ratios = np.sqrt(change / distance)
+        stiffness = np.abs(lengths) * np.where(np.isfinite(ratios), ratios, 0.0)
+        rows, row_counts = self._take_block_rows(state, state.start + before * span + lengths, bool(shares[-1] == 1.0))
+        block = StepBlock(self, state, shares, states, slopes, sizes, errors, stiffness, rows, row_counts)
+        self._watch_block(block, before, lengths, span, counts)
+        return block
+
+    def _take_block_rows(
+        self, state: SolverState, ends: Vector, is_last: bool
+    ) -> tuple[list[tuple[int, ...]], list[int]]:
+        """Return the times that are reached inside each step, and how many rows are done before each and behind all."""
+        reached: list[list[int]] = [[] for _ in ends]
+        row = state.row
+        sign = np.copysign(1.0, self.span)
+        lands = False
+        while row < len(self.rows):
+            k = self.rows[row]
+            if self.lands and k == state.end_index:
+                lands = is_last
+                break
+            at = int(np.searchsorted(sign * ends, sign * self.system.times[k]))
+            if at == len(ends) and not is_last:
+                break
+            reached[min(at, len(ends) - 1)].append(k)
+            row += 1
+        counts = [state.row]
+        for times in reached:
+            counts.append(counts[-1] + len(times))
+        counts[-1] += lands
+        return [tuple(times) for times in reached], counts
+
+    def _watch_block(self, block: StepBlock, before: Vector, lengths: Vector, span: float, counts: SolveCounts) -> None:
+        """Count the steps of a block, and those whose length is limited by stability."""
+        if not counts.stiff_run and not np.any(block.stiffness > STABILITY_LIMIT):
+            counts.steps += len(block)
+            return
+        for share, length, product in zip(before.tolist(), lengths.tolist(), block.stiffness.tolist(), strict=True):
+            self._watch_stiffness(product, block.first.start + share * span, length, share, span, counts)
+            counts.steps += 1
+
     def _begin_leg(self, state: SolverState) -> SolverState:
         if state.end_index == self.end:
             return state._replace(ended=True)
@@ -933,7 +1164,8 @@ class Trajectory:
                 raise self._describe_small_step(t, h, state.z)
             step, error = self._try_step(t, h, state)
             if error <= 1.0:
-                self._watch_stiffness(step, state, span, counts)
+                product = self.method.estimate_stiffness(step)
+                self._watch_stiffness(product, step.t, step.h, state.share, span, counts)
                 return step, stop, self._choose_size(abs(h), error, state.last_error, was_rejected), max(error, 1e-4)
             counts.rejected += 1
             was_rejected = True
@@ -965,17 +1197,21 @@ class Trajectory:
         factor = min(max(factor, MIN_FACTOR), 1.0 if was_rejected else MAX_FACTOR)
         return min(size * factor, self.settings.max_step or np.inf)
 
-    def _watch_stiffness(self, step: OdeStep, state: SolverState, span: float, counts: SolveCounts) -> None:
-        """Count steps whose length is limited by stability; raises if it is known that there will be too many."""
-        product = self.method.estimate_stiffness(step)
+    def _watch_stiffness(
+        self, product: float, t: float, h: float, share: float, span: float, counts: SolveCounts
+    ) -> None:
+        """Count steps whose length is limited by stability; raises if it is known that there will be too many.
+
+        `product` is the length of the step times the largest eigenvalue.
+        """
         counts.stiff_run = counts.stiff_run + 1 if product > STABILITY_LIMIT else 0
         if counts.stiff_run < MAX_STIFF_STEPS:
             return
         counts.stiff_steps += 1
-        counts.stiffness = max(counts.stiffness, product / abs(step.h))
-        left = abs(span) * (1.0 - state.share) / abs(step.h)
+        counts.stiffness = max(counts.stiffness, product / abs(h))
+        left = abs(span) * (1.0 - share) / abs(h)
         if counts.steps + left > 2.0 * self.settings.max_steps:
-            raise self.describe_too_many_steps(step.t, counts)
+            raise self.describe_too_many_steps(t, counts)
 
     def describe_too_many_steps(self, t: float, counts: SolveCounts) -> ConvergenceError:
         """Return the error for a solution that needs too many steps."""
