@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
+CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
 # One worker more than there are cores, because tests wait for processes and for the browser. Each worker collects all
 # tests, which takes seconds: more of them would take more time than they save.
-PYTEST_WORKERS := -n $$($(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
+PYTEST_WORKERS := -n $$(($(CORES) + 1)) --dist worksteal
 # The workers share the cores; threads of BLAS that wait for each other would only take time from them.
 ONE_BLAS_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
@@ -13,7 +14,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run page test test-tools run-tests check-and-recorder test-peers test-peers-all test-all check format derive docs site bench house sheet clean
+.PHONY: help run page test test-tools run-tests run-page-tests check-and-recorder test-peers test-peers-all test-all check format derive docs site bench house sheet clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -75,7 +76,7 @@ page: web/node_modules/.done ## Build the explorer's page into the package
 
 test: ## Everything that needs no other framework
 	@$(MAKE) --no-print-directory --jobs=3 test-tools
-	@$(MAKE) --no-print-directory --jobs=2 check-and-recorder run-tests
+	@$(MAKE) --no-print-directory --jobs=3 check-and-recorder run-page-tests run-tests
 
 # Installing waits for the network most of the time, so all of it is done at once.
 test-tools: $(VENV)/.test web/node_modules/.done $(VENV)/.browser
@@ -85,7 +86,12 @@ SECOND_RECORDER := $(patsubst %,tests/frontends/test_%.py,scalars values number_
 	gradient_sums keyword_arguments lookups)
 
 run-tests:
-	$(ONE_BLAS_THREAD) $(BIN)/pytest $(PYTEST_WORKERS) -m "not full" --ignore=tests/peers
+	$(ONE_BLAS_THREAD) $(BIN)/pytest -n $(CORES) --dist worksteal -m "not full" --ignore=tests/peers --ignore=tests/page
+
+# The tests of the page wait for the browser half of their time, in which other tests can run. They have workers of
+# their own, because a worker that collects all tests and starts a browser for a few of them takes longer to start.
+run-page-tests:
+	$(ONE_BLAS_THREAD) $(BIN)/pytest -p no:cacheprovider -n $(CORES) --dist worksteal -m "not full" tests/page
 
 # Beside the other tests and in one process: these tests take seconds, and each worker would start anew.
 check-and-recorder: check

@@ -1,10 +1,10 @@
 """Value and gradient of array code: wiregrad on plain NumPy code, as it is and compiled, beside other frameworks.
 
-The programs: sum(tanh(x * w + b)); training steps in float32 (`training_steps`); loops over time in plain Python (a
-Lorenz system, a fluid), which JAX runs with `lax.scan`; and the objectives of ADBench, where `WIREGRAD_ADBENCH` names
-the folder of its data: Gaussian mixtures, a recurrent network (LSTM), and bundle adjustment. Everybody has one thread;
-the table `threads` has wiregrad's own times with two.
-Compiled code is compared with `jax.jit`, training steps also with PyTorch. `WIREGRAD_ARRAY_PROGRAMS=lorenz,lstm`
+The programs: sum(tanh(x * w + b)), also in C with vectors; training steps in float32 (`training_steps`); micrograd's
+demo; loops over time in plain Python (a Lorenz system, a fluid), which JAX runs with `lax.scan`; and the objectives of
+ADBench, where `WIREGRAD_ADBENCH` names the folder of its data: Gaussian mixtures, a recurrent network, and bundle
+adjustment. Everybody has one thread; the table `threads` has wiregrad's own times with two.
+Compiled code is compared with `jax.jit`, training steps also with PyTorch. `WIREGRAD_ARRAY_PROGRAMS=sums,lorenz,lstm`
 measures only these programs. The table `phases` says what compiling long recordings costs per node. First results and
 later ones are given in processor time.
 """
@@ -58,6 +58,11 @@ TARGETS: dict[int, dict[str, float]] = {
     1_000_000: {"NumPy by hand": 1 / 1.15},
 }
 """How many times as long as wiregrad each should take, at least."""
+COMPILED_TARGETS: dict[int, dict[str, float]] = {
+    10: {"JAX, jitted": 10.0},
+    1_000_000: {"JAX, jitted": 2.0, "C in vectors": 1.0},
+}
+"""How many times as long as `wg.compile` each should take, at least."""
 
 MIXTURES = ("gmm_1k_d10_K25", "gmm_1k_d64_K50")
 RECURRENT = "lstm_l2_c1024"
@@ -287,6 +292,30 @@ def make_fluid_scan(steps: int) -> Callable[..., Any]:
     return energy
 
 
+def make_demo(xp: Any, points: Any, labels: Any) -> Callable[..., Any]:
+    """Return the loss of micrograd's demo on arrays: 2-16-16-1 with relu, hinge loss, and L2 regularisation."""
+
+    def loss(*parameters: Any) -> Any:
+        x = points
+        for weight, bias in zip(parameters[:-2:2], parameters[1:-2:2], strict=True):
+            x = xp.maximum(x @ weight + bias, 0.0)
+        scores = (x @ parameters[-2] + parameters[-1])[:, 0]
+        squares = sum(xp.sum(parameter * parameter) for parameter in parameters)
+        return xp.mean(xp.maximum(1.0 - labels * scores, 0.0)) + 1e-4 * squares
+
+    return loss
+
+
+def prepare_demo() -> tuple[Any, ...]:
+    """Return micrograd's demo with 100 points."""
+    rng = np.random.default_rng(0)
+    points, labels = rng.normal(size=(100, 2)), rng.choice([-1.0, 1.0], 100)
+    sizes = list(pairwise((2, 16, 16, 1)))
+    parameters = [array for a, b in sizes for array in (rng.uniform(-1.0, 1.0, (a, b)), np.zeros(b))]
+    ours, theirs = make_demo(np, points, labels), make_demo(jnp, jnp.asarray(points), jnp.asarray(labels))
+    return "micrograd's demo on arrays (2-16-16-1, 100 points)", ours, theirs, parameters, tuple(range(6))
+
+
 def read_recurrent(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the parameters of the layers, those of input and output, the state and the text of a file of ADBench."""
     layers, characters, bits = map(int, path.read_text().split("\n")[0].split())
@@ -417,6 +446,7 @@ def compare_with_jax(title: str, ours: Any, theirs: Any, arguments: Sequence[Any
 def list_programs() -> dict[str, Callable[[], tuple[Any, ...]]]:
     """Return the larger programs by name: title, the function in NumPy and in JAX, arguments, and `argnums`."""
     programs: dict[str, Callable[[], tuple[Any, ...]]] = {
+        "demo": prepare_demo,
         "lorenz": lambda: (
             "Lorenz system, array state, 2,000 RK4 steps; JAX with lax.scan",
             make_lorenz(2000),
@@ -585,19 +615,25 @@ def _flat(found: Gradient) -> np.ndarray:
 
 
 def compare(size: int, wanted: str) -> tuple[Table, dict[str, float]]:
-    """Time everybody in turns; returns the table and the ratios to wiregrad."""
+    """Time everybody in turns; returns the table and the ratios to wiregrad's eager code."""
     calls, repeats = SIZES[size]
     rng = np.random.default_rng(size)
     tasks = tasks_for([rng.normal(size=size) for _ in range(3)], WANTED[wanted])
     check(tasks)
     found = interleaved({name: lambda task=task: time_calls(task, calls) for name, task in tasks.items()}, repeats)
     ratios = {name: time / found["wiregrad"] for name, time in found.items()}
-    targets = {name: f"at least {ratio:.2f}" for name, ratio in TARGETS.get(size, {}).items()}
-    rows = [
-        [name, f"{time * 1e6:,.1f} us", f"{ratios[name]:.2f}", targets.get(name, "")] for name, time in found.items()
+    compiled = found["wiregrad, wg.compile"]
+    targets = [
+        {name: f"at least {ratio:.2f}" for name, ratio in chosen.get(size, {}).items()}
+        for chosen in (TARGETS, COMPILED_TARGETS)
     ]
+    rows = []
+    for name, spent in found.items():
+        eager, replayed = (each.get(name, "") for each in targets)
+        rows.append([name, f"{spent * 1e6:,.2f} us", f"{ratios[name]:.2f}", eager, f"{spent / compiled:.2f}", replayed])
     title = f"{size:,} elements, by {wanted}; median of {repeats}, taking turns."
-    return Table(title, ["framework", "processor time", "relative to wiregrad", "target"], rows), ratios
+    head = ["framework", "processor time", "relative to wiregrad", "target", "relative to wg.compile", "target"]
+    return Table(title, head, rows), ratios
 
 
 def run() -> Report:
@@ -609,7 +645,7 @@ def run() -> Report:
     tables: list[Table] = []
     figures: dict[str, Any] = {}
     names = [name for name in os.environ.get("WIREGRAD_ARRAY_PROGRAMS", "").split(",") if name]
-    for size in SIZES if not names else ():
+    for size in SIZES if not names or "sums" in names else ():
         for wanted in WANTED:
             table, figures[f"{size}, by {wanted}"] = compare(size, wanted)
             tables.append(table)

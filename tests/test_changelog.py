@@ -41,7 +41,7 @@ def test_notes_become_the_section_of_the_next_version(clone: Path) -> None:
     assert TOOL["assemble"](clone) == 3
     text = (clone / "CHANGELOG.md").read_text()
 
-    assert text == f"# Changelog\n\nText.\n\n{NEW}## 0.1.0\n\n### Added\n\n- The start.\n"
+    assert text == f"# Changelog\n\nText.\n\n{NEW}\n## 0.1.0\n\n### Added\n\n- The start.\n"
     assert list((clone / "changelog.d").iterdir()) == []
 
 
@@ -60,6 +60,26 @@ def test_a_note_of_an_unknown_kind_is_refused(clone: Path) -> None:
         TOOL["assemble"](clone)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "changelog.d").glob("*")), ids=lambda path: path.name)
-def test_the_notes_of_this_repository_have_a_kind(path: Path) -> None:
-    assert path.name.endswith(tuple(f".{kind}.md" for kind in TOOL["KINDS"]))
+def test_what_a_section_says_before_its_lists_is_kept(clone: Path) -> None:
+    TOOL["assemble"](clone)
+    text = (clone / "CHANGELOG.md").read_text().replace("## 0.2.0\n", "## 0.2.0\n\nThe second one.\n")
+    (clone / "CHANGELOG.md").write_text(text)
+    TOOL["assemble"](clone)
+
+    assert (clone / "CHANGELOG.md").read_text() == text
+
+
+def test_the_notes_of_this_repository_have_a_kind() -> None:
+    kinds = tuple(f".{kind}.md" for kind in TOOL["KINDS"])
+
+    assert [path.name for path in (ROOT / "changelog.d").glob("*.md") if not path.name.endswith(kinds)] == []
+
+
+def test_the_changelog_has_a_section_for_the_version_of_the_package() -> None:
+    _, sections = TOOL["split_sections"]((ROOT / "CHANGELOG.md").read_text())
+
+    assert TOOL["read_version"](ROOT) in sections
+
+
+def test_the_citation_names_the_version_of_the_package() -> None:
+    assert f"\nversion: {TOOL['read_version'](ROOT)}\n" in (ROOT / "CITATION.cff").read_text()

@@ -58,6 +58,11 @@ def read_items(section: str) -> dict[str, list[str]]:
     return items
 
 
+def read_introduction(section: str) -> str:
+    """Return what the section of a version says before its lists."""
+    return section.partition("### ")[0].rstrip("\n") + "\n"
+
+
 def write_section(items: dict[str, list[str]]) -> str:
     """Return the section of a version."""
     return "".join(f"\n### {KINDS[kind]}\n\n" + "\n".join(notes) + "\n" for kind, notes in items.items() if notes)
@@ -69,10 +74,12 @@ def assemble(root: Path) -> int:
     changelog = root / "CHANGELOG.md"
     head, sections = split_sections(changelog.read_text(encoding="utf-8"))
     version = read_version(root)
-    items = read_items(sections.pop(version, ""))
+    section = sections.pop(version, "")
+    items = read_items(section)
     merged = {kind: [*items[kind], *notes[kind]] for kind in KINDS}
-    parts = {version: write_section(merged), **sections}
-    changelog.write_text(head + "".join(f"## {name}\n{text}" for name, text in parts.items()), encoding="utf-8")
+    parts = {version: read_introduction(section) + write_section(merged), **sections}
+    blocks = [head.strip(), *(f"## {name}\n\n{text.strip()}" for name, text in parts.items())]
+    changelog.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
     for path in (root / "changelog.d").glob("*.md"):
         path.unlink()
     return sum(map(len, notes.values()))

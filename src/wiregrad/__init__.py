@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 else:
     _values = load_module_lazily("wiregrad.api.values")
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "Builder",

@@ -362,6 +362,24 @@ def test_transposed_products_equal_the_interpreter(name: str, shape: tuple[int, 
     assert_same_values(wg.trace(lambda a, b, kept: (read((b.T @ a).T, kept), b.T @ a), a, b, kept), [a, b, kept])
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("rows", "copied"), [(lowering.MIN_TURNED_ROWS, True), (lowering.MIN_TURNED_ROWS - 1, False), (20_000, False)]
+)
+def test_small_transposed_second_factors_are_copied(rows: int, copied: bool, dtype: type[np.floating]) -> None:
+    rng = np.random.default_rng(2)
+    x, w = rng.normal(size=(3, rows, 10)).astype(dtype), rng.normal(size=(3, 7, 10)).astype(dtype)
+
+    def multiply(x: Any, w: Any) -> Any:
+        return x @ np.swapaxes(w, -1, -2)
+
+    circuit = wg.trace(multiply, x, w)
+    (product,) = (step for step in lowering.lower_circuit(circuit).steps if isinstance(step, lowering.MatrixProduct))
+
+    assert (product.b.strides[-1] == 1) == copied
+    assert_same_values(circuit, [x, w])
+
+
 def test_the_gradient_of_a_turned_matrix_is_written_to_the_result() -> None:
     w, x = np.ones((50, 60)), np.ones((70, 60))
     circuit = wg.trace(lambda w, x: wg.grad(lambda w: np.sum(np.tanh(x @ w.T)))(w), w, x)

@@ -395,6 +395,43 @@ def test_equal_data_do_not_make_rounds_differ() -> None:
     assert len(count_rounds(circuit)) == 1
 
 
+@pytest.mark.parametrize("values", [4, 12])
+def test_data_that_occur_often_do_not_make_rounds_differ(values: int) -> None:
+    arguments = draw_arguments(values)
+    rows = np.random.default_rng(values).normal(size=(values, 4))
+    shares = np.arange(1, values + 1) / (values * (values + 1) / 2)
+    text = rows[np.random.default_rng(3).choice(values, size=500, p=shares)]
+
+    def read_text(w: Any, m: Any, x: Any) -> Any:
+        a = np.zeros(4)
+        for row in text:
+            a = step_recurrence(a, w, row * w)
+        return np.sum(a * w)
+
+    circuit = wg.trace(read_text, *arguments).unchecked()
+    (value, by_w, *_), rounds = compile_gradient(circuit, arguments, fenced=True)
+    wanted, expected = wg.value_and_grad(read_text)(*arguments)
+
+    assert sum(rounds) > 950
+    np.testing.assert_allclose(value, wanted, rtol=1e-12)
+    np.testing.assert_allclose(by_w, expected, rtol=1e-10)
+
+
+def test_what_every_round_reads_is_merged() -> None:
+    tables = np.random.default_rng(5).normal(size=(5, 4))
+
+    def read_tables(w: Any, m: Any, x: Any) -> Any:
+        a = np.zeros(4)
+        for _ in range(60):
+            for table in tables:
+                a = step_recurrence(a, w, table.copy() * w)
+        return np.sum(a * w)
+
+    circuit = wg.trace(read_tables, *draw_arguments(4)).unchecked()
+
+    assert merge_repeated(circuit).size == merge_duplicates(circuit).size
+
+
 def test_many_constants_in_a_row_are_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     data = np.random.default_rng(2).normal(size=(80, 4))
 

@@ -11,7 +11,7 @@ import pytest
 
 import wiregrad as wg
 from tests.support.limits import PATIENCE
-from wiregrad.errors import NotInstalledError
+from wiregrad.errors import InputError, NotInstalledError
 
 CIRCUIT = wg.circuit("y = x * x")
 
@@ -35,6 +35,11 @@ def test_a_missing_package_names_its_install_line(
     with pytest.raises(NotInstalledError, match=f"^{part} needs {package}, .*: pip install {package}$"):
         use()
     assert not Path("never_written.onnx").exists()
+
+
+def test_a_function_without_arguments_is_refused_whatever_is_installed() -> None:
+    with pytest.raises(InputError, match=r"a function of JAX is watched as wg\.watch\(loss, params, x\)"):
+        wg.watch(abs)
 
 
 def test_no_framework_is_imported_until_it_is_asked_for() -> None:

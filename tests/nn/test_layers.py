@@ -114,6 +114,14 @@ def test_layers_of_float32_stay_in_float32(name: str) -> None:
     assert (result[0] if isinstance(result, tuple) else result).dtype == np.float32
 
 
+def test_attention_of_float32_takes_masks_of_float64() -> None:
+    layer = nn.MultiheadAttention(4, 2, rng=np.random.default_rng(0), dtype=np.float32)
+    x = np.ones((2, 1, 4), np.float32)
+    outputs, weights = layer(x, x, x, attn_mask=np.zeros((2, 2)))
+
+    assert (outputs.dtype, weights.dtype) == (np.float32, np.float32)
+
+
 def test_dropout_keeps_the_mean_and_draws_new_masks() -> None:
     layer = nn.Dropout(0.25, rng=np.random.default_rng(0))
     first, second = layer(np.ones(10_000)), layer(np.ones(10_000))
@@ -378,6 +386,16 @@ REFUSED_BY_LAYERS: dict[str, tuple[Callable[[], object], type[Exception], str]] 
         lambda: nn.LSTM(3, 2, rng=R)(np.ones((2, 1, 3)), (np.zeros((1, 1, 2)), np.zeros((1, 2, 2)))),
         ShapeError,
         "2 first states of shape (1, 1, 2) are needed",
+    ),
+    "lstm start dtype": (
+        lambda: nn.LSTM(3, 2, rng=R)(np.ones((2, 1, 3)), [np.zeros((1, 1, 2), np.float32)] * 2),
+        DomainError,
+        "the first state is float32, and the input is float64",
+    ),
+    "attention mask of numbers": (
+        lambda: nn.MultiheadAttention(4, 2, rng=R)(*[np.ones((2, 1, 4))] * 3, attn_mask=np.eye(2, dtype=int)),
+        DomainError,
+        "attn_mask must be numbers to add, or True where a key is left out; got int64; write mask.astype(bool)",
     ),
     "rnn activation": (lambda: nn.RNN(3, 2, nonlinearity="elu", rng=R), InputError, "'tanh' or 'relu'"),
     "attention heads": (lambda: nn.MultiheadAttention(4, 3, rng=R), InputError, "num_heads must divide embed_dim"),

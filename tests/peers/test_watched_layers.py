@@ -189,6 +189,35 @@ def test_writes_are_counted_as_they_are_without_a_watch(kind: Callable[..., Any]
     assert counts[0] == counts[1]
 
 
+def train_in_half_precision(steps: int, slope: float = 1.0) -> Any:
+    """Train with a gradient scaler, whose first scale is too large for float16."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20)
+    with wg.watch(model) as seen:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.float16):
+                loss = (model(torch.ones(2, 4)) * slope).float().square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    return seen
+
+
+def test_steps_that_a_gradient_scaler_skips_do_not_end_the_recording() -> None:
+    assert "a gradient scaler skips such a step" in str(train_in_half_precision(1).blame())
+    assert not train_in_half_precision(12).blame()
+
+
+def test_gradients_that_no_scale_mends_are_blamed() -> None:
+    seen = train_in_half_precision(60, slope=torch.inf)
+
+    assert seen.steps_seen <= 55
+    assert seen.blame().origins[0].op == "mul"
+
+
 def test_a_write_of_another_step_is_named() -> None:
     x = torch.ones(3, requires_grad=True)
     seen = wg.watch()
@@ -255,6 +284,17 @@ def test_nan_is_described_where_it_is_although_infinities_come_before_it(mask: l
     origin = seen.blame().origins[0]
 
     assert "sub gave NaN at -Inf and -Inf (element [1, 0] and 1 more)" in origin.said
+
+
+def test_an_infinity_that_reaches_the_loss_is_not_meant() -> None:
+    scores = torch.zeros(2, 3, requires_grad=True)
+    hidden = torch.tensor([[False, True, False], [False, False, False]])
+    with wg.watch() as seen:
+        masked = scores.masked_fill(hidden, -torch.inf)
+        functional.cross_entropy(masked, torch.tensor([1, 0])).backward()
+    origin = seen.blame().origins[0]
+
+    assert (origin.op, origin.call) == ("masked_fill", "scores.masked_fill(hidden, -torch.inf)")
 
 
 def square_root(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
-from wiregrad.errors import InputError
+from wiregrad.errors import InputError, short_repr
 from wiregrad.ir.circuit import CIRCUIT_MAKERS
 from wiregrad.lazy import load_module_lazily
 
@@ -57,14 +57,28 @@ def watch(model: Any = None, *args: object, keep: int | str = "auto", stop: bool
     'sqrt'
     """
     if not args:
+        if callable(model) and not is_of_torch(model):
+            raise InputError(
+                f"watch({short_repr(model)}) lacks arguments: a function of JAX is watched as "
+                "wg.watch(loss, params, x), and a PyTorch program as `with wg.watch(model) as seen:`"
+            )
         return torch_import.WatchedProgram(model, keep=keep, stop=stop)
     if not callable(model) or keep != "auto" or stop:
         raise InputError("watch(function, *args) takes a function of JAX; keep= and stop= are for PyTorch programs")
-    if "torch" in {kind.__module__.partition(".")[0] for x in (model, *args) for kind in type(x).__mro__}:
+    if any(map(is_of_torch, (model, *args))):
         raise InputError(
             "watch(function, *args) takes a function of JAX; for PyTorch write `with wg.watch(model) as seen:`"
         )
     return jax_import.WatchedFunction(model, args, max_steps)
+
+
+def is_of_torch(value: object) -> bool:
+    """Return whether a value is a module or tensor of PyTorch, which need not be installed.
+
+    >>> is_of_torch(3.0)
+    False
+    """
+    return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
 
 
 def from_torch(function: Callable[..., Any], /, *args: object, opaque: bool = False, **kwargs: object) -> Any:

@@ -261,6 +261,8 @@ class ObservedRun:
     updates: list[ObservedUpdate] = field(default_factory=list)
     first_pass: int = 0
     """The number of its first backward pass, counted over all steps."""
+    is_scaled: bool = False
+    """Whether a gradient scaler multiplied the loss, which skips steps whose gradients overflow."""
     earlier_roots: list[int] = field(default_factory=list)
     """The tensors at which backward passes of steps began that were joined to it."""
 
@@ -400,6 +402,8 @@ def join_linked_steps(runs: Sequence[ObservedRun]) -> ObservedRun:
     joined = replace(runs[-1])
     for earlier in reversed(runs[:-1]):
         linked = {identify_tensor(tensor) for tensor in joined.tensors if reads_graph_of_before(tensor)}
+        if not linked:
+            break
         if any(tensor.producer is not None and identify_tensor(tensor) in linked for tensor in earlier.tensors):
             joined = join_runs(earlier, joined)
     return joined
@@ -423,7 +427,7 @@ def join_runs(first: ObservedRun, second: ObservedRun) -> ObservedRun:
         if same is None:
             tensors.append(shift_tensor(tensor, len(tensors), len(first.ops)))
     shift = RunShift(numbers, len(first.ops), len(first.functions))
-    passed = [gradient for gradient in first.gradients if gradient.backward >= second.first_pass]
+    passed = [gradient for gradient in first.gradients if second.backwards and gradient.backward >= second.first_pass]
     own = [shift.move_gradient(gradient) for gradient in second.gradients]
     return replace(
         second,
@@ -435,6 +439,7 @@ def join_runs(first: ObservedRun, second: ObservedRun) -> ObservedRun:
         roots=[numbers[root] for root in second.roots],
         last_roots=[numbers[root] for root in second.last_roots],
         earlier_roots=[*first.roots, *(numbers[root] for root in second.earlier_roots)],
+        is_scaled=first.is_scaled or second.is_scaled,
         rules={**first.rules, **{op + len(first.ops): rule for op, rule in second.rules.items()}},
         updates=[*first.updates, *(replace(each, after=each.after + len(first.ops)) for each in second.updates)],
     )
@@ -584,6 +589,8 @@ class ObservedBlame(Report):
     is_empty: bool = False
     ended: str = ""
     """The error that ended the program, if it is not explained."""
+    is_skipped: bool = False
+    """Whether a gradient scaler skips the step, because only gradients are not finite."""
 
     def __bool__(self) -> bool:
         return bool(self.origins)
@@ -596,6 +603,8 @@ class ObservedBlame(Report):
             yield from origin.lines()
         if len(self.origins) > MAX_ORIGINS:
             yield f"and {len(self.origins) - MAX_ORIGINS} more"
+        if self.is_skipped:
+            yield "a gradient scaler skips such a step and lowers its scale: it is a fault only if it goes on"
         if self.ended:
             yield f"the program ended with {self.ended}"
         yield self.source
@@ -642,10 +651,12 @@ class ObservedFaults:
         """Return the tensor that broke first on the way to a broken one."""
         born_nan: int | None = None
         wants_nan = self.is_broken(tensor)[0]
+        # If the loss is infinite because of an infinity that the user wrote, it is not what was meant.
+        meant = set() if not wants_nan and tensor in self._meant else self._meant
         while True:
             parents = self.run.parents_of(tensor)
             with_nan = [parent for parent in parents if self.is_broken(parent)[0]]
-            with_inf = [parent for parent in parents if self.is_broken(parent)[1] and parent not in self._meant]
+            with_inf = [parent for parent in parents if self.is_broken(parent)[1] and parent not in meant]
             if wants_nan and not with_nan and with_inf:
                 born_nan = self.run.tensors[tensor].producer
                 wants_nan = False
@@ -964,7 +975,8 @@ def blame_run(run: ObservedRun, saves: SavesTensor, steps: Sequence[ObservedRun]
     is_explained = error is None or bool(origins) or isinstance(error, NonFiniteError)
     ended = "" if is_explained else f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     faults = tuple(origins or ObservedFaults(run).search())
-    return ObservedBlame(faults, describe_source(run), not run.ops, ended)
+    is_skipped = run.is_scaled and any(fault.kind == "backward" for fault in faults)
+    return ObservedBlame(faults, describe_source(run), not run.ops, ended, is_skipped)
 
 
 # Why a gradient is absent or zero

@@ -1229,6 +1229,18 @@ def _align_text(log_probs: Any, text: Any, blank: int) -> Any:
 # Recurrent layers that arrive as one kernel.
 
 
+def _unstack_rows(x: Any) -> list[Any]:
+    """Return the rows of an array, taken from blocks of rows.
+
+    The gradient of a part fills an array of the size that it was taken from, which for all rows of one array is
+    quadratic.
+    """
+    count = shape_of(x)[0]
+    length = math.isqrt(max(1, count))
+    blocks = [fn.getitem(x, slice(start, min(start + length, count))) for start in range(0, count, length)]
+    return [fn.getitem(blocks[row // length], row % length) for row in range(count)]
+
+
 @aten("mkldnn_rnn_layer", settled=("batch_sizes",))
 def _mkldnn_lstm(
     input: Any,
@@ -1252,9 +1264,9 @@ def _mkldnn_lstm(
     recur = fn.transpose(weight1)
     hidden, cell = hx_, cx_
     outputs = []
-    steps = range(shape_of(input)[0])
-    for step in reversed(steps) if reverse else steps:
-        gates = fn.getitem(drive, step) + fn.matmul(hidden, recur)
+    rows = _unstack_rows(drive)
+    for row in reversed(rows) if reverse else rows:
+        gates = row + fn.matmul(hidden, recur)
         let_in, forget, new, let_out = fn.split(gates, 4, axis=-1)
         cell = TABLE["sigmoid"](forget) * cell + TABLE["sigmoid"](let_in) * TABLE["tanh"](new)
         hidden = TABLE["sigmoid"](let_out) * TABLE["tanh"](cell)

@@ -73,6 +73,9 @@ NODE_KEY = "wiregrad"
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 APPLY_CODE = torch.autograd.Function.apply.__func__.__code__
 BACKWARD_FILE = torch.autograd.__file__
+SCALER_FILE = torch.amp.grad_scaler.__file__
+MAX_SKIPPED_STEPS = 50
+"""How many steps in a row a gradient scaler may skip before its gradients count as broken."""
 WRAPPER_FILES = {os.path.join(TORCH_FOLDER, *file) for file in (("_compile.py",), ("_dynamo", "eval_frame.py"))}
 """Files of the functions that PyTorch puts around each call of a mode."""
 DETACH = torch.ops.aten.detach.default
@@ -121,17 +124,17 @@ def summarize_tensor(tensor: Any) -> TensorSummary:
         return summarize_integers(plain, zeros)
     finite = plain
     nans = infs = 0
-    low, high = torch.aminmax(plain)
+    low, high = map(float, torch.aminmax(plain))
     # Both ends are NaN if any number is.
-    if not (torch.isfinite(low) and torch.isfinite(high)):
+    if not (math.isfinite(low) and math.isfinite(high)):
         finite = plain[torch.isfinite(plain)]
         nans = int(torch.isnan(plain).sum())
         infs = plain.numel() - nans - finite.numel()
         if not finite.numel():
             return TensorSummary(plain.numel(), zeros, nans, infs)
-        low, high = torch.aminmax(finite)
+        low, high = map(float, torch.aminmax(finite))
     mean, rms = measure_center(finite)
-    return TensorSummary(plain.numel(), zeros, nans, infs, float(low), float(high), mean, rms)
+    return TensorSummary(plain.numel(), zeros, nans, infs, low, high, mean, rms)
 
 
 def summarize_integers(tensor: Any, zeros: int) -> TensorSummary:
@@ -185,7 +188,7 @@ def move_to_storage(tensor: Any, storage: Any) -> Any:
 class StorageEntry:
     """What is known of one storage: its number, how often it was written, by which op, and who holds values in it."""
 
-    __slots__ = ("holders", "is_named", "number", "reference", "version", "writer")
+    __slots__ = ("holders", "is_named", "number", "reference", "summary", "version", "writer")
 
     def __init__(self, number: int, storage: Any) -> None:
         self.number = number
@@ -194,8 +197,18 @@ class StorageEntry:
         self.version = 0
         self.writer: tuple[ObservedRun, int] | None = None
         self.holders: list[HeldValue] = []
+        self.summary: tuple[object, TensorSummary] | None = None
+        """The last tensor in it that was measured: what one op sends is what the next one receives."""
         self.is_named = False
         """Whether it belongs to a parameter, a buffer or a named input, which the program keeps anyway."""
+
+    def summarize(self, tensor: Any) -> TensorSummary:
+        """Measure a tensor in this storage, unless it was just measured."""
+        count = None if tensor.is_inference() else tensor._version
+        key = count, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
+        if count is None or self.summary is None or self.summary[0] != key:
+            self.summary = key, summarize_tensor(tensor)
+        return self.summary[1]
 
 
 class ValueStore:
@@ -239,7 +252,7 @@ class ValueStore:
         entry.is_named = entry.is_named or free
         size = 0 if free or entry.holders else tensor.untyped_storage().nbytes()
         if size > self._share * (self.limit - self._reserved - self.bytes):
-            held.summary = summarize_tensor(tensor)
+            held.summary = entry.summarize(tensor)
             return held
         self._charge(held, size)
         held.value = tensor.detach()
@@ -547,6 +560,8 @@ class StepRecorder:
         if func is DETACH and self._saves_result(args[0], frame):
             return func(*args, **kwargs)
         self.settle()
+        if frame.f_code.co_filename == SCALER_FILE:
+            self.run.is_scaled = True
         site, user_frame = self.sites.find(frame)
         module, module_call = self.modules.current
         op = ObservedOp(
@@ -696,11 +711,10 @@ class StepRecorder:
         self, op: int, function: int | None, rule: str, targets: tuple[int | None, ...], sent: Any, received: Any
     ) -> None:
         """Record what a node received and sent; called by autograd."""
-        self.run.gradients.append(
-            ObservedGradient(
-                op, function, self.passes.count, rule, self._hold_all(received), self._hold_all(sent), targets
-            )
-        )
+        # Autograd calls it inside of the dispatch mode, which would see each op of a summary.
+        with torch._C._DisableTorchDispatch():
+            parts = self._hold_all(received), self._hold_all(sent)
+        self.run.gradients.append(ObservedGradient(op, function, self.passes.count, rule, *parts, targets))
 
     def _hold_all(self, tensors: Any) -> tuple[HeldValue | None, ...]:
         parts = tensors if isinstance(tensors, tuple) else (tensors,)
@@ -788,6 +802,8 @@ class TorchWatch:
         self._update: ObservedUpdate | None = None
         """The step of an optimizer that runs."""
         self._passes = PassCounter()
+        self._skipped = 0
+        """How many steps in a row had gradients that are not finite."""
         self._cleanups: list[Callable[[], object]] = []
 
     def __enter__(self) -> Self:
@@ -924,7 +940,7 @@ class TorchWatch:
         """Begin to record another step, unless the last one broke."""
         if self._recorder is not None:
             self._recorder.end_recording()
-            if has_broken(join_linked_steps(list(self.steps))):
+            if self._is_broken(join_linked_steps(list(self.steps))):
                 step = self._recorder.run.step
                 self._recorder = None
                 if self._stops:
@@ -940,6 +956,16 @@ class TorchWatch:
         self._recorder.run.parameters = self._parameters
         self.steps.append(self._recorder.run)
         self.steps_seen += 1
+
+    def _is_broken(self, run: ObservedRun) -> bool:
+        """Return whether a step broke; one that a gradient scaler skips did not, unless that goes on and on."""
+        if not has_broken(run):
+            self._skipped = 0
+            return False
+        self._skipped += 1
+        losses = [run.tensors[root].held for root in run.roots]
+        is_skipped = run.is_scaled and all(held is None or is_finite(held) for held in losses)
+        return not is_skipped or self._skipped > MAX_SKIPPED_STEPS
 
     def run_op(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], frame: FrameType) -> Any:
         """Run an op, and record it if it belongs to the program."""

@@ -678,12 +678,16 @@ class CircuitRecording:
         self._types = dict(zip(unusual.tolist(), numbers[unusual].tolist(), strict=True))
         modes = np.zeros(circuit.size, np.uint8) if columns.modes is None else columns.modes
         # Modes are kept as they were decided, 0 included: deriving them again might give another mode.
-        self._modes = {node: int(mode) for node, mode in enumerate(modes.tolist()) if _may_kink(columns.codes[node])}
-        for node in np.flatnonzero(_variadic_codes()[columns.codes]).tolist():
-            self._arities[node] = int(columns.starts[node + 1] - columns.starts[node])
+        kinked = [code for code in np.bincount(columns.codes).nonzero()[0].tolist() if _may_kink(code)]
+        nodes = np.flatnonzero(np.isin(columns.codes, kinked))
+        self._modes = dict(zip(nodes.tolist(), modes[nodes].tolist(), strict=True))
+        nodes = np.flatnonzero(_variadic_codes()[columns.codes])
+        self._arities.update(zip(nodes.tolist(), np.diff(columns.starts)[nodes].tolist(), strict=True))
         if columns.settings.index is not None:
-            for node in np.flatnonzero(columns.settings.index >= 0).tolist():
-                self._settings[node] = columns.settings.table[columns.settings.index[node]]
+            nodes = np.flatnonzero(columns.settings.index >= 0)
+            table = columns.settings.table
+            numbers = columns.settings.index[nodes].tolist()
+            self._settings.update(zip(nodes.tolist(), [table[k] for k in numbers], strict=True))
         self.certificates = list(columns.certificates)
         self._places.load_labels(columns.places)
         self._groups.load_labels(columns.groups)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 import wiregrad as wg
-from wiregrad.errors import InputError, ShapeError
+from wiregrad.errors import DomainError, InputError, ShapeError
 from wiregrad.nn.initialisers import Generator, uniform, xavier_uniform
 from wiregrad.nn.layers import (
     GELU,
@@ -147,6 +147,9 @@ class Recurrent(Module):
         wrong = [state.shape for state in given if state.shape != shape]
         if wrong or len(given) != self.states:
             raise ShapeError(f"{self.describe()}: {self.states} first states of shape {shape} are needed; got {wrong}")
+        for state in given:
+            if state.dtype != x.dtype:
+                raise DomainError(f"{self.describe()}: the first state is {state.dtype}, and the input is {x.dtype}")
         return [tuple(state[k] for state in given) for k in range(count)]
 
     def extra_repr(self) -> str:
@@ -321,7 +324,13 @@ class MultiheadAttention(Module):
             array = as_array(given)
             if array.shape != shape:
                 raise ShapeError(f"{self.describe()}: {name} needs the shape {shape}; got {array.shape}")
-            added = np.where(array, -np.inf, 0.0).astype(scores.dtype) if array.dtype == bool else array
+            if array.dtype.kind not in "bf":
+                raise DomainError(
+                    f"{self.describe()}: {name} must be numbers to add, or True where a key is left out; got "
+                    f"{array.dtype}; write mask.astype(bool)"
+                )
+            added = np.where(array, -np.inf, 0.0) if array.dtype == bool else array
+            added = added.astype(scores.dtype)
             total = total + (added if name == "attn_mask" else wg.reshape(added, (batch, 1, 1, keys)))
         return total
 

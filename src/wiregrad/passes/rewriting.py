@@ -124,7 +124,7 @@ class NodeReplacer:
         self.op_numbers: list[int]
         """For each old node the number of its op and mode."""
         self.ops, self.op_numbers = _number_ops(circuit)
-        self._by_bits: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+        self._by_bits: dict[ConstantKey, int] = {}
         self._constants = circuit.constants()
 
     def copy_constant(self, node: int, sources: list[int]) -> int:
@@ -233,7 +233,11 @@ def _number_ops(circuit: CircuitGraph) -> tuple[list[tuple[Op, int]], list[int]]
     return list(zip(ops, modes, strict=True)), inverse.reshape(-1).tolist()
 
 
-def _constant_key(value: WireValue) -> tuple[str, tuple[int, ...], bytes]:
+ConstantKey: TypeAlias = tuple[str, tuple[int, ...], bytes]
+"""The dtype, the shape and the bytes of a constant."""
+
+
+def _constant_key(value: WireValue) -> ConstantKey:
     array = np.asarray(value)
     return array.dtype.str, array.shape, array.tobytes()
 
@@ -373,10 +377,12 @@ MIN_SHARED_READERS = 8
 """Constant arrays with fewer readers than this are the data of a few rounds of a loop."""
 MAX_SHARED_DISTANCE = 2000
 """So are those that fewer nodes read than one in this many: what every round reads is read more often."""
+MIN_DATA_VALUES = 4
+"""Frequent constant arrays are data too if ops of one kind read so many different ones, some more often than others."""
 
 
 def merge_repeated(circuit: CircuitGraph) -> CircuitGraph:
-    """Merge nodes that compute the same thing, except for those on constant arrays that few nodes read.
+    """Merge nodes that compute the same thing, except for those on constant arrays that are the data of loops.
 
     Rounds of an unrolled loop over data stay alike if some of the data are equal.
 
@@ -496,18 +502,10 @@ def _merging_rule(new: NodeReplacer) -> RuleChoice:
 
 
 def _repetition_rule(new: NodeReplacer) -> RuleChoice:
-    columns = new.circuit.columns
-    readers = np.bincount(columns.sources, minlength=new.circuit.size)
-    totals: dict[tuple[str, tuple[int, ...], bytes], int] = {}
-    for node, value in new.circuit.constants().items():
-        if np.ndim(value):
-            key = _constant_key(value)
-            totals[key] = totals.get(key, 0) + int(readers[node])
-    least = max(MIN_SHARED_READERS, new.circuit.size // MAX_SHARED_DISTANCE)
-    single = {key for key, total in totals.items() if total < least}
+    single = _find_loop_data(new.circuit)
     choose_merging = _merging_rule(new)
     data: set[int] = set()
-    """The new nodes of constant arrays that few nodes read."""
+    """The new nodes of constant arrays that are the data of rounds."""
 
     def choose(op: Op, mode: int) -> RewriteRule | None:
         merge = choose_merging(op, mode)
@@ -525,6 +523,42 @@ def _repetition_rule(new: NodeReplacer) -> RuleChoice:
         return lambda node, sources: merge(node, sources) if data.isdisjoint(sources) else None
 
     return choose
+
+
+def _find_loop_data(circuit: CircuitGraph) -> set[ConstantKey]:
+    """Return the constant arrays that rounds of an unrolled loop read as their data: each round may read another one.
+
+    What all rounds read is read equally often, or a multiple of that. A row of data is read as often as it occurs.
+    """
+    columns = circuit.columns
+    readers = np.repeat(np.arange(circuit.size), np.diff(columns.starts))
+    slots = np.arange(len(readers)) - columns.starts[readers]
+    numbers: dict[ConstantKey, int] = {}
+    key_of = np.full(circuit.size, -1)
+    for node, value in circuit.constants().items():
+        if np.ndim(value):
+            key_of[node] = numbers.setdefault(_constant_key(value), len(numbers))
+    wires = np.flatnonzero(key_of[columns.sources] >= 0)
+    read = key_of[columns.sources[wires]]
+    totals = np.bincount(read, minlength=len(numbers))
+    least = max(MIN_SHARED_READERS, circuit.size // MAX_SHARED_DISTANCE)
+    is_data = totals < least
+    roles = np.stack([columns.types[columns.sources[wires]], columns.codes[readers[wires]], slots[wires]])
+    _, role_of = np.unique(roles, axis=1, return_inverse=True)
+    for role in range(int(role_of.max(initial=-1)) + 1):
+        counts = np.bincount(read[role_of.reshape(-1) == role], minlength=len(numbers))
+        frequent = np.flatnonzero(counts >= least)
+        if len(frequent) >= MIN_DATA_VALUES and not _are_multiples(counts[frequent]):
+            is_data[frequent] = True
+    return {key for key, number in numbers.items() if is_data[number]}
+
+
+def _are_multiples(counts: NDArray[np.int64]) -> bool:
+    """Return whether numbers of readers are multiples of the smallest one, but for a few readers outside of rounds."""
+    smallest = counts.min()
+    rests = counts % smallest
+    few = min(MIN_SHARED_READERS, smallest // MIN_SHARED_READERS)
+    return bool((np.minimum(rests, smallest - rests) <= few).all())
 
 
 def _identity_rule(new: NodeReplacer) -> RuleChoice:

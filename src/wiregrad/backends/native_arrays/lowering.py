@@ -2972,6 +2972,8 @@ class _CircuitLowering:
         factors = [
             value if _is_matrix_layout(self._locate(value)) else self._make_contiguous(value) for value in operands
         ]
+        if not self._is_turned and _is_slow_factor(self._locate(factors[1]), kind.shape[-2]):
+            factors[1] = self._make_contiguous(factors[1])
         stage = self._ready_stage(*factors)
         axes = range(len(kind.shape))
         target = new_array(kind, (*axes[:-2], axes[-1], axes[-2]) if self._is_turned else None)
@@ -3201,6 +3203,19 @@ def is_matrix_axis_pair(rows: int, columns: int, row_stride: int, column_stride:
     plain = (column_stride == 1 or columns == 1) and (rows == 1 or row_stride >= columns)
     turned = (row_stride == 1 or rows == 1) and (columns == 1 or column_stride >= rows)
     return plain or turned
+
+
+MAX_SMALL_PRODUCTS = 10**6
+"""Maximum number of multiplications that OpenBLAS does without packing the factors."""
+MIN_TURNED_ROWS = 128
+"""Minimum number of rows of the other factor for which a transposed factor of a small product is copied first."""
+
+
+def _is_slow_factor(array: StridedArray, rows: int) -> bool:
+    """Return whether a second factor is transposed, in a small product: that takes up to twice as long."""
+    k, n = array.shape[-2:]
+    is_transposed = n > 1 and array.strides[-1] != 1
+    return is_transposed and rows >= MIN_TURNED_ROWS and rows * k * n <= MAX_SMALL_PRODUCTS
 
 
 def _is_matrix_layout(array: StridedArray) -> bool:
