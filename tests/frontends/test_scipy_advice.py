@@ -190,6 +190,20 @@ def test_compiled_code_that_cannot_read_a_value_is_named(name: str) -> None:
         wg.grad(lambda x: np.sum(FOREIGN[name](x)))(X)
 
 
+@pytest.mark.parametrize("call", ["ConvexHull(x).volume", "Delaunay(x).npoints", "Voronoi(x).npoints"])
+def test_compiled_code_that_is_called_by_code_without_a_source_is_refused_too(call: str) -> None:
+    function = eval(f"lambda x: scipy.spatial.{call}", {"scipy": scipy})
+
+    with pytest.raises(NoRuleError, match=r"what is called here has no rule: compute it from functions that have one"):
+        wg.grad(function)(np.reshape(X, (3, 2)))
+
+
+def test_code_without_a_source_may_ask_for_contiguous_memory() -> None:
+    function = eval("lambda x: np.sum(np.ascontiguousarray(x) ** 2)", {"np": np})
+
+    np.testing.assert_array_equal(wg.grad(function)(X), 2.0 * X)
+
+
 def test_an_error_of_plain_data_stays_what_it_is() -> None:
     with pytest.raises(ValueError, match=r"inhomogeneous|sequence") as error:
         wg.grad(lambda x: np.sum(x) * scipy.interpolate.CubicSpline([0.0, [1.0], 2.0], [1.0, 2.0, 3.0])(0.5))(X)

@@ -877,7 +877,8 @@ EXIT_FOUND = 1
 """The exit code of a command that found a problem or a difference."""
 
 TARGET_HELP = """\b
-{what:<12}a formula; FILE.py:NAME for a function or circuit in a file;
+{what:<12}a formula; FILE.py:NAME for a circuit in a file or a function,
+            which may compute with NumPy, PyTorch or JAX;
             a circuit file: .wg, .json, .txt; or - for a formula or circuit
             from stdin
 NAME=VALUE  a number: a=2

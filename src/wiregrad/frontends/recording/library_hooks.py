@@ -96,9 +96,13 @@ MEMORY_CONVERTER = "ascontiguousarray"
 def _refuse_compiled_caller() -> None:
     """Raise if compiled code asks for the memory of a value: SciPy's Qhull crashes if it is given anything else."""
     # Compiled code has no frame of its own, so that the line that called it is the one that seems to call.
-    text = find_running_text(sys._getframe(3))[1]
-    if text and MEMORY_CONVERTER not in text:
-        raise NoRuleError(f"{describe_missing_function(f'`{text}`')}{format_user_line()}")
+    frame = sys._getframe(3)
+    text = find_running_text(frame)[1]
+    # Code without a source, such as that of stdin, has its names all the same.
+    words = text or " ".join(frame.f_code.co_names)
+    if MEMORY_CONVERTER not in words:
+        called = f"`{text}`" if text else "what is called here"
+        raise NoRuleError(f"{describe_missing_function(called)}{format_user_line()}")
 
 
 def _convert_fillable(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
