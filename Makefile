@@ -14,7 +14,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run page test test-tools run-tests run-page-tests check-and-recorder test-peers test-peers-all test-all check format derive docs site bench house sheet clean
+.PHONY: help run page test test-tools run-tests run-page-tests check-and-recorder test-peers test-peers-all test-all check format derive docs site bench house sheet coverage clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -134,6 +134,13 @@ house: ## Measure how the package is built: rooms, imports, names, lengths, type
 sheet: $(VENV)/.test $(VENV)/.browser ## Photograph 24 states of the explorer on one sheet, build/sheet.png
 	@mkdir -p build
 	$(BIN)/python -m tests.page.contact_sheet build/sheet.png
+
+# Tests run several times as long while they are measured.
+coverage: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## Measure which branches of the core the tests take
+	@rm -rf build/coverage && mkdir -p build/coverage
+	$(ONE_BLAS_THREAD) $(BIN)/coverage run -m pytest $(PYTEST_WORKERS) -o faulthandler_timeout=7200 -m "not full" --ignore=tests/peers --ignore=tests/page
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --skip-covered --fail-under=95
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) $(PEERS) web/node_modules .mypy_cache .ruff_cache .pytest_cache

@@ -9,7 +9,7 @@ import argparse
 import inspect
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -39,8 +39,8 @@ def main(args: Sequence[str] | None = None) -> int:
         "--part",
         action="append",
         default=[],
-        choices=[*SUITE_PARTS, *NETWORKS],
-        help="some of native's tables, or of training's networks only",
+        choices=[*SUITE_PARTS, *NETWORKS, *measure.VALUE_PARTS],
+        help="some tables of native or values, or some networks of training only",
     )
     parser.add_argument("-o", "--output", action="append", default=[], type=Path, help="write FILE.md or FILE.json")
     chosen = parser.parse_args(args)
@@ -51,11 +51,13 @@ def main(args: Sequence[str] | None = None) -> int:
     if odd:
         parser.error(f"{odd[0]} ends neither in .md nor in .json")
     names = chosen.names or NAMES
+    machine = describe_machine()
     reports = {
         name: report for name in names if (report := run(name, quick=chosen.quick, parts=chosen.part)) is not None
     }
     for path in chosen.output:
-        text = page(reports, sys.argv[1:] if args is None else args) if path.suffix == ".md" else figures(reports)
+        written = sys.argv[1:] if args is None else args
+        text = page(reports, written, machine) if path.suffix == ".md" else figures(reports)
         path.write_text(text, encoding="utf-8")
     return len(names) - len(reports)
 
@@ -74,11 +76,11 @@ def run(name: str, **options: Any) -> measure.Report | None:
     return report
 
 
-def page(reports: dict[str, measure.Report], args: Sequence[str]) -> str:
+def page(reports: dict[str, measure.Report], args: Sequence[str], machine: Mapping[str, str]) -> str:
     """Return a page of all tables, with the command that wrote it, the machine, and the versions of the packages."""
     tables = [f"# {name}\n\n{report.text()}\n" for name, report in reports.items()]
-    machine = [f"- {name}: {fact}" for name, fact in describe_machine().items() if fact != "missing"]
-    return "\n".join([PAGE.format(" ".join(args)), "## Measured on", "", *machine, "", *tables])
+    facts = [f"- {name}: {fact}" for name, fact in machine.items() if fact != "missing"]
+    return "\n".join([PAGE.format(" ".join(args)), "## Measured on", "", *facts, "", *tables])
 
 
 def figures(reports: dict[str, measure.Report]) -> str:

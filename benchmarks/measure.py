@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+VALUE_PARTS = ("graphs", "traces", "memory")
+"""The parts of the benchmark of values; named here, because that module imports other frameworks."""
 RESULTS = Path(__file__).parent / "results"
 SHORTEST_TURN = 0.02
 """How long a turn of two tasks that are compared takes at least, in seconds; a short task is called several times."""

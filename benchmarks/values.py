@@ -34,7 +34,7 @@ import xad.math
 from micrograd.engine import Value as MicrogradValue
 
 import wiregrad as wg
-from benchmarks.measure import SHORTEST_TURN, Report, Table, interleaved, milliseconds, time_calls
+from benchmarks.measure import SHORTEST_TURN, VALUE_PARTS, Report, Table, interleaved, milliseconds, time_calls
 
 SIZES = {1_000: (20, 15), 100_000: (2, 5)}
 """Nodes of the random graph, how many runs a turn has at least, and how many turns each framework takes."""
@@ -282,7 +282,7 @@ def seconds(task: Callable[[], object], runs: int, *, collecting: bool = True) -
 
 def count_runs(task: Callable[[], object], least: int) -> int:
     """Return how many runs a turn of a task has."""
-    return max(least, 1 + int(SHORTEST_TURN / time_calls(task, 3)))
+    return max(least, 1 + int(SHORTEST_TURN / time_calls(task, 1)))
 
 
 class Race:
@@ -773,28 +773,44 @@ def first_call_table() -> tuple[Table, dict[str, float]]:
     return Table(caption, ["code", "eager gradient", "first call", "ratio"], rows), figures
 
 
-def run() -> Report:
-    """Measure graphs, chain, traces, first calls and memory."""
+def measure_graphs() -> tuple[list[Table], dict[str, Any]]:
+    """Measure the frameworks on random graphs, on the demo, and on single ops."""
+    races = [Race(nodes) for nodes in SIZES]
+    operations, operation_ratios = operations_table()
+    demo, demo_ratios = demo_table()
+    figures: dict[str, Any] = {f"ratios at {race.nodes}": race.ratios for race in races}
+    return [*(race.table() for race in races), operations, demo], {
+        **figures,
+        "ops": operation_ratios,
+        "demo": demo_ratios,
+    }
+
+
+def measure_traces() -> tuple[list[Table], dict[str, Any]]:
+    """Measure traces, and first calls of compiled functions."""
+    traces, trace_times = trace_table()
+    first_calls, first_ratios = first_call_table()
+    return [traces, first_calls], {"trace": trace_times, "first calls": first_ratios}
+
+
+def measure_memory() -> tuple[list[Table], dict[str, Any]]:
+    """Measure long chains, bytes per node, and what training leaves behind."""
+    chain, ratios = chain_table()
+    memory, held = memory_tables()
+    return [chain, *memory], {"chain": ratios, **held}
+
+
+PARTS = dict(zip(VALUE_PARTS, (measure_graphs, measure_traces, measure_memory), strict=True))
+
+
+def run(parts: Sequence[str] = ()) -> Report:
+    """Measure everything, or some parts: graphs, traces, memory."""
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()
     try:
-        races = [Race(nodes) for nodes in SIZES]
-        operations, operation_ratios = operations_table()
-        demo, demo_ratios = demo_table()
-        chain, ratios = chain_table()
-        traces, trace_times = trace_table()
-        first_calls, first_ratios = first_call_table()
-        memory, held = memory_tables()
+        found = [PARTS[part]() for part in parts or VALUE_PARTS]
     finally:
         gc.unfreeze()
-    figures: dict[str, Any] = {f"ratios at {race.nodes}": race.ratios for race in races}
-    tables = [*(race.table() for race in races), operations, demo, chain, traces, first_calls, *memory]
-    others = {
-        "ops": operation_ratios,
-        "demo": demo_ratios,
-        "chain": ratios,
-        "trace": trace_times,
-        "first calls": first_ratios,
-    }
-    return Report(tables, {**figures, **others, **held})
+    tables = [table for part, _ in found for table in part]
+    return Report(tables, {name: figure for _, figures in found for name, figure in figures.items()})

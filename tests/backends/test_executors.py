@@ -170,7 +170,7 @@ def test_workers_that_always_die_are_an_error(monkeypatch: pytest.MonkeyPatch) -
             future.set_exception(ConnectionError("gone"))
             return future
 
-    with pytest.raises(WorkerError, match="failed 10 times, at last with ConnectionError: gone"):
+    with pytest.raises(WorkerError, match="failed 30 times, at last with ConnectionError: gone"):
         compile_formula().batch(POINTS, executor=DeadPool(0))
 
 

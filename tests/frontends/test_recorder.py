@@ -558,6 +558,29 @@ def test_the_sanitizers_find_nothing(options: tuple[str, ...], tmp_path: Path, m
     assert checked == run_recorder(PROGRAMS, RECORDER_PYTHON, "0", "2000")
 
 
+IN_ANOTHER_INTERPRETER = """
+import wiregrad as wg, wiregrad._recorder as recorder
+try: import _interpreters as interpreters
+except ImportError: import _xxsubinterpreters as interpreters
+code = '''
+import importlib.util
+spec = importlib.util.spec_from_file_location("wiregrad._recorder", {path!r})
+try: spec.loader.exec_module(importlib.util.module_from_spec(spec))
+except ImportError as error: print("refused", flush=True)
+else: print("loaded", flush=True)
+'''
+for _ in range(2):
+    other = interpreters.create()
+    interpreters.run_string(other, code.format(path=recorder.__file__))
+    interpreters.destroy(other)
+    print(wg.grad(lambda x: x * x * x)(2.0), flush=True)
+"""
+
+
+def test_another_interpreter_of_the_process_does_not_get_the_recorder() -> None:
+    assert run_recorder(IN_ANOTHER_INTERPRETER, RECORDER_C).split() == ["refused", "12.0"] * 2
+
+
 class NestedSweeps:
     """Runs nested derivatives with and without the recorded sweeps in C, and collects what they record."""
 
