@@ -42,6 +42,8 @@ WORKERS = (1, 2, 4)
 FORMULA = "tanh(a * b) + sin(c) * log(1 + a * a) + exp(-b * b) / (1 + c * c)"
 CHUNK = 10_000
 MIN_RATIO = 1.7
+KILL_SHARE = 0.15
+"""The share of chunks whose worker is killed, as long as there are kills left."""
 
 
 def draw_chunk(size: int, number: int) -> NDArray[np.float64]:
@@ -52,7 +54,7 @@ def draw_chunk(size: int, number: int) -> NDArray[np.float64]:
 def draw_or_die(folder: str, kills: int, size: int, number: int) -> NDArray[np.float64]:
     """Return points; until so many workers have died, this one may be killed in a moment, wherever it is then."""
     done = len(os.listdir(folder))
-    if done < kills and random.SystemRandom().random() < 0.4:
+    if done < kills and random.SystemRandom().random() < KILL_SHARE:
         try:
             # Whoever creates the file is the one that dies.
             os.close(os.open(f"{folder}/{done}", os.O_CREAT | os.O_EXCL))

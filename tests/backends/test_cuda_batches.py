@@ -134,13 +134,16 @@ def test_jacobians_are_marked_on_another_branch(gpu: HostGpu) -> None:
     assert_array_equal(compiled.batch_jacobian(HostArray(points), check="mark").to_numpy(), wanted)
 
 
-def test_a_long_program_runs_in_several_launches_of_several_kernels(
-    gpu: HostGpu, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("max_joined_steps", [0, 1000])
+def test_a_long_program_runs_in_several_launches_of_its_kernels(
+    gpu: HostGpu, monkeypatch: pytest.MonkeyPatch, max_joined_steps: int
 ) -> None:
     circuit = wg.circuit(FORMULA)
     points = draw_points(100)
     wanted = circuit.compile(device="cuda").batch_value_and_grad(points)
-    monkeypatch.setattr(batches, "MAX_SCRATCH_BYTES", 4000)
+    monkeypatch.setattr(batches, "MAX_SCRATCH_BYTES", 150)
+    monkeypatch.setattr(kernels, "MAX_JOINED_STEPS", max_joined_steps)
+    monkeypatch.setattr(kernels, "MAX_PLACED_STEPS", 5)
     monkeypatch.setattr(kernels, "MAX_WHOLE_STEPS", 5)
     monkeypatch.setattr(kernels, "NODES_PER_PART", 3)
     gpu.launches.clear()

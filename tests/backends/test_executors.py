@@ -170,7 +170,7 @@ def test_workers_that_always_die_are_an_error(monkeypatch: pytest.MonkeyPatch) -
             future.set_exception(ConnectionError("gone"))
             return future
 
-    with pytest.raises(WorkerError, match="failed 10 times, at last with ConnectionError: gone"):
+    with pytest.raises(WorkerError, match="failed 30 times, at last with ConnectionError: gone"):
         compile_formula().batch(POINTS, executor=DeadPool(0))
 
 
@@ -385,3 +385,22 @@ def test_compiled_functions_have_the_same_rows_on_every_executor(kind: str, proc
     np.testing.assert_array_equal(found[0], wanted[0])
     np.testing.assert_array_equal(found[1], wanted[1])
     np.testing.assert_array_equal(wg.compile(bend).batch(x, 1.5, executor=executor, chunk_size=300), wanted[0])
+
+
+def bend_twice(x: Any, width: Any) -> Any:
+    count = 0
+    while x > width and count < 3:
+        x = x / 2.0
+        count += 1
+    return [np.sin(x) * count + width, 2.5, x * width if x > 0.0 else width]
+
+
+@pytest.mark.parametrize("method", ["batch", "batch_jacobian"])
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_several_results_are_computed_on_every_executor(kind: str, method: str, processes: ProcessPoolExecutor) -> None:
+    x = np.random.default_rng(2).normal(size=1_000) * 2.0
+    executor = {"threads": ThreadPoolExecutor(2), "processes": processes}[kind]
+    wanted = getattr(wg.compile(bend_twice, argnums=(0, 1)), method)(x, 1.5)
+    found = getattr(wg.compile(bend_twice, argnums=(0, 1)), method)(x, 1.5, executor=executor, chunk_size=300)
+
+    np.testing.assert_array_equal(found, wanted)

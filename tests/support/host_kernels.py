@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from wiregrad.api import Circuit
 from wiregrad.backends.cuda import batches, kernels
 from wiregrad.backends.cuda.batches import DeviceMemory, HostMemory
-from wiregrad.backends.cuda.kernels import KERNEL_NAME, KERNEL_PARAMETERS, DeviceMath, KernelResults, KernelSource
+from wiregrad.backends.cuda.kernels import (
+    KERNEL_NAME,
+    KERNEL_PARAMETERS,
+    SCRATCH_TILE,
+    DeviceMath,
+    KernelResults,
+    KernelSource,
+)
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, loop_over
 from wiregrad.backends.native.tiers import plan_steps
@@ -38,34 +45,40 @@ class HostKernels:
         self.handles: list[Callable[..., None]] = [ctypes.CFUNCTYPE(None, *kinds)(x) for x in addresses]
 
 
-def write_for_host(plan: Any, results: KernelResults, steps_per_kernel: int | None = None) -> KernelSource:
-    return kernels.write_kernels(plan, results, loop_over_points, convention="", steps_per_kernel=steps_per_kernel)
+def write_for_host(plan: Any, results: KernelResults, **options: Any) -> KernelSource:
+    return kernels.write_kernels(plan, results, loop_over_points, convention="", **options)
 
 
 def run_kernels(
-    circuit: Circuit, points: Sequence[Sequence[Any]], gradient: int | None = 0, steps_per_kernel: int | None = None
+    circuit: Circuit, points: Sequence[Sequence[Any]], gradient: int | None = 0, **options: Any
 ) -> NDArray[Any]:
     """Run the kernels of a circuit at all points: a row each, the outputs, then the gradient or zeros."""
     plan = plan_steps(circuit, gradient)
     real = plan.stream.real
     inputs, outputs = plan.stream.inputs, plan.stream.outputs
     results = KernelResults(tuple(range(inputs)) if gradient is not None else ())
-    source = write_for_host(plan, results, steps_per_kernel)
+    source = write_for_host(plan, results, **options)
     table = np.ascontiguousarray(np.array(points, real.dtype).reshape(len(points), inputs))
     rows = np.zeros((len(points), outputs + inputs), real.dtype)
-    scratch = np.full((source.scratch, len(points)), np.nan, real.dtype)
+    tiles = -(-len(points) // SCRATCH_TILE)
+    scratch = np.full((tiles, source.scratch * SCRATCH_TILE), np.nan, real.dtype)
     seed = int(np.ones(1, real.dtype).view(f"u{real.item_bytes}")[0])
     width = outputs + inputs
     tables = (table.ctypes.data, inputs, 1, rows.ctypes.data, width, 1)
     grads = (rows.ctypes.data + outputs * real.item_bytes, width, 1)
     code = HostKernels(source.text, [f"{KERNEL_NAME}{k}" for k in range(source.kernels)])
     for function in code.handles:
-        function(*tables, *grads, 0, scratch.ctypes.data, len(points), seed)
+        function(*tables, *grads, 0, scratch.ctypes.data, scratch.shape[1], len(points), seed)
     return rows
 
 
 def run_split_kernels(circuit: Circuit, points: Sequence[Sequence[Any]], gradient: int | None = 0) -> NDArray[Any]:
     """Run a circuit in kernels of three steps each, which pass values on in scratch memory."""
+    return run_kernels(circuit, points, gradient, steps_per_kernel=3, max_joined_steps=0)
+
+
+def run_joined_kernels(circuit: Circuit, points: Sequence[Sequence[Any]], gradient: int | None = 0) -> NDArray[Any]:
+    """Run a circuit in one kernel of parts of three steps each, which compute values again for their gradient."""
     return run_kernels(circuit, points, gradient, steps_per_kernel=3)
 
 
@@ -77,7 +90,7 @@ def find_device_function(name: str, real: str) -> VectorFunction:
     operands = [w.name_value(f"%x{k}", real) for k in range(2 if name in TWO_ARGUMENT_FUNCTIONS else 1)]
     w.begin_function(f"{real} @function({', '.join(x.typed for x in operands)})")
     w.end_function(functions.call_function(name, operands))
-    functions.write_rare_functions()
+    functions.write_functions()
     address = jit.compile_functions(w.format_module(), "function", level=0)[0]
     return VectorFunction(name, 1, real, "device", address)
 

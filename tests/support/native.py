@@ -12,7 +12,7 @@ from wiregrad.api import Circuit
 from wiregrad.backends.native import batch, jit, tiers
 from wiregrad.backends.native.tiers import NativeProgram, build_program
 
-from .host_kernels import run_kernels, run_split_kernels
+from .host_kernels import run_joined_kernels, run_kernels, run_split_kernels
 
 GUARD = 64
 """How many numbers before and after a buffer must stay as they are."""
@@ -97,7 +97,11 @@ def in_columns(circuit: Circuit, points: Sequence[Sequence[Any]], *, threads: in
 
 
 RUNNERS: dict[str, Runner] = {"stencils": by_stencils, "llvm": by_llvm, "batch": by_batch}
-KERNEL_RUNNERS: dict[str, Runner] = {"kernels": run_kernels, "split kernels": run_split_kernels}
+KERNEL_RUNNERS: dict[str, Runner] = {
+    "kernels": run_kernels,
+    "split kernels": run_split_kernels,
+    "joined kernels": run_joined_kernels,
+}
 """What a GPU runs, on this processor; LLVM compiles each circuit, so fewer circuits are tried."""
 ALL_RUNNERS = RUNNERS | KERNEL_RUNNERS
 

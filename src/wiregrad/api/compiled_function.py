@@ -52,7 +52,7 @@ from wiregrad.backends.replay_engines import (
 )
 from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun, format_brief_number
 from wiregrad.errors import GradientError, InterpreterWarning, OperandError, ShapeError, short_repr
-from wiregrad.frontends.recording.arguments import LEAF, ContainerTree, flatten, unflatten
+from wiregrad.frontends.recording.arguments import LEAF, ContainerTree, flatten, match_leaves, unflatten
 from wiregrad.frontends.recording.session import (
     Argnames,
     Argnums,
@@ -244,6 +244,7 @@ class RecordedVariant:
         "array_calls",
         "flip",
         "has_labels",
+        "has_real_results",
         "is_real",
         "number",
         "programs",
@@ -284,6 +285,8 @@ class RecordedVariant:
         """A function of floats that returns the result and its gradient as a tuple; anything else if it flipped."""
         self.is_real = returns_real(recording)
         """Whether the result is one real number that depends on the inputs."""
+        self.has_real_results = all(isinstance(result, float | np.floating) for result in recording.results)
+        """Whether the results are real numbers."""
         constants = [None if k in recording.moving else result for k, result in enumerate(recording.results)]
         # The arguments and results of the recorded call are no longer needed, and may be large.
         self.recording = recording._replace(inputs=[], results=constants)
@@ -309,14 +312,19 @@ class RecordedVariant:
 
         None if there is no native code.
         """
-        if not self.is_real or not isinstance(self.replay, NativeReplay):
+        is_real = self.has_real_results if points.grads is None else self.is_real
+        if not is_real or not self.recording.moving or not isinstance(self.replay, NativeReplay):
             return None
+        moving = points._replace(values=[points.values[k] for k in self.recording.moving])
         if workers is None:
-            failures = self.replay.run_rows(points, rows, threads)
+            failures = self.replay.run_rows(moving, rows, threads)
         else:
-            failures = workers.run_rows(self.recording, points, rows, threads)
+            failures = workers.run_rows(self.recording, moving, rows, threads)
         if failures is not None:
             self.count_hits((points.size if rows is None else len(rows)) - len(failures))
+            for column, constant in zip(points.values, self.recording.results, strict=True):
+                if constant is not None:
+                    column[slice(None) if rows is None else rows] = constant
         return failures
 
     def find_program(self, *, gradient: bool) -> Any:
@@ -942,14 +950,15 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         /,
         *args: Any,
         threads: int | None = None,
-        out: NDArray[np.float64] | None = None,
+        out: Any = None,
         executor: object = None,
         chunk_size: int | None = None,
         progress: bool = False,
-    ) -> NDArray[np.float64]:
+    ) -> Any:
         """Return the function's results at many points; each number of a call is a vector here, one entry per point.
 
-        With `out`, a vector of float64, the results are written there. With `executor`, which is anything with the
+        A function of several results returns them in its structure, with a vector in place of each number. With `out`,
+        of the same structure, the results are written into its vectors. With `executor`, which is anything with the
         interface of `concurrent.futures`, a client of `dask.distributed` or the module `ray`, its workers run the
         recordings on chunks of the points; rows that no recording answers are computed here.
 
@@ -957,16 +966,40 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
         >>> compile(huber).batch(np.array([0.5, 3.0, -2.0]), 1.0)
         array([0.125, 2.5  , 1.5  ])
+        >>> compile(lambda x: {"sum": x + 1.0, "product": 2.0 * x}).batch(np.array([0.5, 3.0]))
+        {'sum': array([1.5, 4. ]), 'product': array([1., 6.])}
         """
         table = PointTable(args)
-        run: Callable[..., Any] = self
-
-        def ask(row: tuple[Any, ...]) -> list[Any]:
-            return [run(*row)]
-
-        outputs = None if out is None else [out]
+        results = ResultStructure(self)
+        outputs, tree = (None, None) if out is None else flatten(out)
         with open_workers(executor, chunk_size, progress) as workers:
-            return answer_batch(self, table, ask, wanted=None, threads=threads, outputs=outputs, workers=workers).values
+            answers = answer_batch(
+                self, table, results.ask, wanted=None, threads=threads, outputs=outputs, workers=workers
+            )
+        return results.build_like(answers.values, tree)
+
+    def batch_jacobian(
+        self,
+        /,
+        *args: Any,
+        threads: int | None = None,
+        out: Any = None,
+        executor: object = None,
+        chunk_size: int | None = None,
+        progress: bool = False,
+    ) -> Any:
+        """Return what `jacobian` returns at many points, with a vector in place of each number, one entry per point.
+
+        Derivatives are by the selected arguments (`argnums`). The other settings are those of `batch`.
+
+        >>> turn = compile(lambda p: [p[0] * p[1], p[0] - p[1]])
+        >>> turn.batch_jacobian([np.array([2.0, 3.0]), np.array([5.0, 7.0])])
+        [[array([5., 7.]), array([2., 3.])], [array([1., 1.]), array([-1., -1.])]]
+        """
+        derivatives = self._derive("jacobian", jacobian)
+        return derivatives.batch(
+            *args, threads=threads, out=out, executor=executor, chunk_size=chunk_size, progress=progress
+        )
 
     def batch_value_and_grad(
         self,
@@ -999,14 +1032,18 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return [value, *flatten(grads)[0]]
 
         wanted = [number for position in positions for number in table.number_inputs(position)]
-        outputs = None if out is None else [out[0], *flatten(out[1])[0]]
+        outputs = None
+        if out is not None:
+            places_like = [table.build_argument(iter(wanted), position) for position in positions]
+            tree = flatten(places_like[0] if single else tuple(places_like))[1]
+            outputs = [out[0], *match_leaves(tree, out[1], "the gradients of out=")]
         with open_workers(executor, chunk_size, progress) as workers:
             answers = answer_batch(
                 self, table, ask, wanted=tuple(wanted), threads=threads, outputs=outputs, workers=workers
             )
         columns = iter(answers.grads or ())
         grads = [table.build_argument(columns, position) for position in positions]
-        return answers.values, grads[0] if single else tuple(grads)
+        return answers.values[0], grads[0] if single else tuple(grads)
 
     def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
         """Return the recording that answers a call, or its gradient; None if there is none.
@@ -1645,6 +1682,30 @@ class BatchSource(Protocol):
         """Return the recording that answers a call, or its gradient; None if there is none."""
 
 
+class ResultStructure:
+    """The structure of a function's results, which all rows of a batch share."""
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        self._run = run
+        self._tree: ContainerTree | None = None
+
+    def ask(self, row: tuple[Any, ...]) -> list[Any]:
+        """Return the numbers of the result at one point."""
+        leaves, tree = flatten(self._run(*row))
+        if self._tree is not None and not tree.has_order_of(self._tree):
+            raise OperandError(f"all rows of a batch must return the structure of the first, {self._tree}; got {tree}")
+        self._tree = tree
+        return leaves
+
+    def build_like(self, columns: Sequence[NDArray[np.float64]], out: ContainerTree | None) -> Any:
+        """Return columns in this structure, which that of `out` must be."""
+        if self._tree is None:
+            return columns[0]
+        if out is not None and not out.has_order_of(self._tree):
+            raise OperandError(f"out= must have the structure of the results, {self._tree}; got {out}")
+        return unflatten(self._tree, list(columns))
+
+
 class PointTable:
     """The arguments of a batch: a vector for each number of a call, or one number for all calls."""
 
@@ -1717,13 +1778,7 @@ def answer_batch(
     Results are written into `outputs`, the values and the gradients, or into new vectors. Recordings run on `workers`,
     or here.
     """
-    if outputs is None:
-        outputs = [np.empty(table.count) for _ in (0, *(wanted or ()))]
-    else:
-        _check_outputs(outputs, table, 1 + len(wanted or ()))
-    values, *grads_or_none = outputs
-    grads = None if wanted is None else grads_or_none
-    points = PointColumns(table.count, table.columns, values, grads, wanted or (), source.device)
+    points = None if table.count else _make_columns(source, table, 1, wanted, outputs)
     # The rows that have no answer yet; None for all of them.
     left: NDArray[np.intp] | None = None if table.count else np.arange(0)
     rounds = 0
@@ -1732,6 +1787,8 @@ def answer_batch(
         row = 0 if left is None else int(left[0])
         args = table.row_arguments(row)
         answer = ask(args)
+        if points is None:
+            points = _make_columns(source, table, len(answer) - len(wanted or ()), wanted, outputs)
         is_last = (table.count if left is None else len(left)) == 1
         if is_last or rounds == MAX_ROUNDS or waits:
             waits -= waits > 0
@@ -1746,14 +1803,29 @@ def answer_batch(
             _fill_row(points, row, answer)
         left = _list_rows_left(left, failures, table.count)
         rounds += failures is not None
+    assert points is not None
     return points
+
+
+def _make_columns(
+    source: BatchSource,
+    table: PointTable,
+    results: int,
+    wanted: tuple[int, ...] | None,
+    outputs: Sequence[NDArray[np.float64]] | None,
+) -> PointColumns:
+    """Return the columns of a batch: its arguments, and vectors for its results, given or new."""
+    count = results + len(wanted or ())
+    if outputs is None:
+        outputs = [np.empty(table.count) for _ in range(count)]
+    else:
+        _check_outputs(outputs, table, count)
+    grads = None if wanted is None else outputs[results:]
+    return PointColumns(table.count, table.columns, outputs[:results], grads, wanted or (), source.device)
 
 
 def _check_outputs(outputs: Sequence[Any], table: PointTable, count: int) -> None:
     """Raise unless results can be written into these vectors while arguments are read."""
-    if len(outputs) != count:
-        vectors = count_with_noun(count, "vector")
-        raise ShapeError(f"out= needs {vectors}: the values, then the gradients; got {len(outputs)}")
     for vector in outputs:
         is_vector = type(vector) is np.ndarray and vector.dtype == np.float64 and vector.shape == (table.count,)
         if not is_vector or not vector.flags.writeable or not vector.flags.c_contiguous:
@@ -1761,19 +1833,20 @@ def _check_outputs(outputs: Sequence[Any], table: PointTable, count: int) -> Non
                 f"out= takes contiguous, writable vectors of float64 with {table.count:,} entries; "
                 f"got {short_repr(vector)}"
             )
+    if len(outputs) != count:
+        vectors = count_with_noun(count, "vector")
+        raise ShapeError(f"out= needs {vectors}: the values, then the gradients; got {len(outputs)}")
     others = [*outputs, *(column for column in table.columns if column.ndim)]
     if any(np.may_share_memory(vector, other) for k, vector in enumerate(outputs) for other in others[k + 1 :]):
         raise OperandError("the vectors of out= must not share memory with each other or with the arguments")
 
 
 def _fill_row(points: PointColumns, row: int, answer: Sequence[Any]) -> None:
-    """Fill in one row: its value and its gradient."""
-    value, *slopes = answer
-    if not isinstance(value, float | int | np.floating):
-        raise OperandError(f"a batch needs a function that returns one real number; got {type(value).__name__}")
-    points.values[row] = value
-    for column, slope in zip(points.grads or (), slopes, strict=True):
-        column[row] = slope
+    """Fill in one row: its results and its gradient."""
+    for column, number in zip((*points.values, *(points.grads or ())), answer, strict=True):
+        if not isinstance(number, float | int | np.floating):
+            raise OperandError(f"a batch needs a function that returns real numbers; got {type(number).__name__}")
+        column[row] = number
 
 
 def _list_rows_left(left: NDArray[np.intp] | None, failures: NDArray[np.intp] | None, count: int) -> NDArray[np.intp]:

@@ -37,7 +37,7 @@ DEFAULT_CHUNK_SIZE = 65_536
 """The number of points of a chunk."""
 CHUNKS_PER_WORKER = 3
 """How many chunks exist per worker: one that is computed, one that is on its way there, and one on its way back."""
-MAX_LOSSES = 10
+MAX_LOSSES = 30
 """After so many deaths of workers, with no chunk completed between them, a batch is given up."""
 PAUSE_SECONDS = 0.05
 """How long to wait after the first death of a worker, and how much longer after each further one."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import interpreter
-from wiregrad.errors import NotNativeError, WiregradError
+from wiregrad.errors import NotNativeError, OperandError, WiregradError
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.recording.record import NATIVE_LOOPS, run_as_replay
 from wiregrad.frontends.recording.session import make_distinct
@@ -161,7 +161,8 @@ class PointColumns(NamedTuple):
     """The number of points."""
     inputs: Sequence[NDArray[np.float64]]
     """A column for each input, or an array without axes: one number for all points."""
-    values: NDArray[np.float64]
+    values: Sequence[NDArray[np.float64]]
+    """A column for each number of the result that is not constant."""
     grads: Sequence[NDArray[np.float64]] | None
     """The gradient by each of `wanted`; None if there is none."""
     wanted: tuple[int, ...]
@@ -191,9 +192,11 @@ class RowReplay:
     ) -> executors.ChunkOutcome:
         """Return the results at points as columns: values, gradients, and where a check fails."""
         size = max(len(column) for column in columns if column.ndim)
-        results = [np.empty(size) for _ in (0, *(wanted or ()))]
-        grads = None if wanted is None else results[1:]
-        failures = self.run_rows(PointColumns(size, columns, results[0], grads, wanted or (), device), None, threads)
+        count = len(self._recording.moving)
+        results = [np.empty(size) for _ in range(count + len(wanted or ()))]
+        grads = None if wanted is None else results[count:]
+        points = PointColumns(size, columns, results[:count], grads, wanted or (), device)
+        failures = self.run_rows(points, None, threads)
         if failures is None:
             raise NotNativeError("this recording has no native code for batches")
         return executors.ChunkOutcome(size, (*results, failures), is_single=False)
@@ -215,7 +218,7 @@ class RowReplay:
             return None
         program = columns.program
         reads = [batch.BufferMove(*pair) for pair in enumerate(points.inputs)]
-        writes = [batch.BufferMove(program.inputs, points.values)]
+        writes = [batch.BufferMove(program.inputs + k, column) for k, column in enumerate(points.values)]
         first = program.inputs + program.outputs
         writes += [
             batch.BufferMove(first + k, column) for k, column in zip(points.wanted, points.grads or (), strict=False)
@@ -227,20 +230,25 @@ class RowReplay:
         self, points: PointColumns, rows: NDArray[np.intp] | None, wanted: tuple[int, ...] | None
     ) -> NDArray[np.intp] | None:
         """Write the results at some points, or all, as `run_rows` does."""
+        if len(points.values) != 1:
+            raise OperandError(f"a batch on a GPU needs a function of one number; got {len(points.values)} results")
         key = (points.device, wanted)
         if key not in self._gpu_programs:
             self._gpu_programs[key] = _build_gpu_program(self._recording, points.device, wanted)
         program = self._gpu_programs[key]
         if program is None:
             return None
-        columns = cuda_batches.ColumnResults(points.values, points.grads or ())
+        columns = cuda_batches.ColumnResults(points.values[0], points.grads or ())
         return cuda_batches.run_columns(program, points.inputs, columns, rows)
 
 
-def load_row_replay(data: bytes, expected: tuple[float, ...], is_finite: bool, is_derivative: bool) -> RowReplay:
-    """Return the replay of a recording whose circuit is in a file, as a worker needs it."""
+def load_row_replay(
+    data: bytes, count: int, expected: tuple[float, ...], is_finite: bool, is_derivative: bool
+) -> RowReplay:
+    """Return the replay of a recording of `count` results whose circuit is in a file, as a worker needs it."""
     circuit = files.decode_circuit_file(data)
-    facts = CertifiedRecording(circuit, [], [], flatten(0.0)[1], (0,), (False,), expected, (), None)
+    moving = tuple(range(count))
+    facts = CertifiedRecording(circuit, [], [], flatten(0.0)[1], moving, (False,) * count, expected, (), None)
     return RowReplay(facts._replace(is_finite=is_finite, is_derivative=is_derivative))
 
 
@@ -281,7 +289,7 @@ class RowWorkers:
             if outcome.error is not None:
                 raise outcome.error
             *results, failed = outcome.parts
-            for column, result in zip((points.values, *(points.grads or ())), results, strict=True):
+            for column, result in zip((*points.values, *(points.grads or ())), results, strict=True):
                 column[places[number]] = result
             failures.append(failed + parts[number].start)
             bar.count(outcome.size)
@@ -294,7 +302,7 @@ class RowWorkers:
         assert recording.circuit is not None
         data = b"".join(files.encode_circuit_file(recording.circuit))
         expected = tuple(float(value) for value in recording.expected)
-        options = (expected, recording.is_finite, recording.is_derivative)
+        options = (len(recording.moving), expected, recording.is_finite, recording.is_derivative)
         return executors.FileProgram(data, options, load_row_replay)
 
 

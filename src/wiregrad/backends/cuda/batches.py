@@ -33,7 +33,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from wiregrad.backends.compiled import BatchAnswers, Compiled, check_scalar
-from wiregrad.backends.cuda.kernels import KERNEL_NAME, KernelResults, KernelSource, compile_to_ptx, write_kernels
+from wiregrad.backends.cuda.kernels import (
+    KERNEL_NAME,
+    SCRATCH_TILE,
+    KernelResults,
+    KernelSource,
+    compile_to_ptx,
+    write_kernels,
+)
 from wiregrad.backends.native.tiers import plan_steps
 from wiregrad.errors import DeviceError, InputError, short_repr
 from wiregrad.files import decode_circuit_file
@@ -266,10 +273,10 @@ class _Resource:
         self._release = release
         self._arguments = arguments
 
-    def __del__(self) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
         # When the process ends, the driver frees everything, and may be gone already. A context that failed has lost
         # its memory; the failure was reported where it happened.
-        if not sys.is_finalizing():
+        if not is_ending():
             with suppress(DeviceError):
                 self._release(*self._arguments)
 
@@ -369,13 +376,15 @@ class CudaProgram:
         item_bytes = self.source.real.item_bytes
         scratch_bytes = self.source.scratch * item_bytes
         share = min(count, max(1, MAX_SCRATCH_BYTES // scratch_bytes)) if scratch_bytes else count
-        scratch = self.gpu.allocate(share * scratch_bytes, stream) if scratch_bytes else None
+        tiles = -(-share // SCRATCH_TILE)
+        scratch = self.gpu.allocate(tiles * SCRATCH_TILE * scratch_bytes, stream) if scratch_bytes else None
         place = 0 if scratch is None else scratch.address
+        tile = self.source.scratch * SCRATCH_TILE
         for first in range(0, count, share or 1):
             size = min(share, count - first)
             moved = [table.skip_rows(first, item_bytes) for table in tables[:3]] if first else tables[:3]
             holds = tables.holds + first if tables.holds else 0
-            arguments = (*moved[0], *moved[1], *moved[2], holds, place, size, self._seed)
+            arguments = (*moved[0], *moved[1], *moved[2], holds, place, tile, size, self._seed)
             for kernel in self._kernels.handles:
                 self.gpu.launch(kernel, size, arguments, stream)
 

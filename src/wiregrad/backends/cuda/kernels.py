@@ -14,7 +14,7 @@ that to compare kernels with the interpreter on machines without a GPU.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -68,7 +68,7 @@ from wiregrad.backends.native.vector_math import (
     signed_power,
 )
 from wiregrad.errors import NotNativeError
-from wiregrad.ops.c_expressions import CallExpression, NumberExpression
+from wiregrad.ops.c_expressions import CallExpression, NumberExpression, walk_expression
 
 TRIPLE = "nvptx64-nvidia-cuda"
 """LLVM's name of the target."""
@@ -76,10 +76,16 @@ ARCHITECTURE = "sm_75"
 """The oldest GPUs that the PTX runs on; the driver compiles it for newer ones."""
 MAX_WHOLE_STEPS = 700
 """The maximum number of steps of a program that is one kernel; beyond it, registers spill too much."""
+MAX_PLACED_STEPS = 300
+"""The maximum number of steps of a program whose functions are written in place; in a longer one they are calls."""
 STEPS_PER_KERNEL = 250
 """The number of steps of each kernel of a longer program without gradient."""
-NODES_PER_PART = 167
+NODES_PER_PART = 80
 """The number of nodes of each part of a longer program with gradient."""
+MAX_JOINED_STEPS = 7000
+"""The maximum number of steps of a program whose parts are one kernel: the driver takes long to compile a long one."""
+SCRATCH_TILE = 32
+"""The number of points whose scratch memory is one piece: as many as run in step."""
 BEGIN, RETURN = PlainStep("begin"), PlainStep("return")
 """Steps that do nothing in a kernel."""
 PRODUCT_EXPONENTS = frozenset([-2, -1, 1, 2, 3, 4, 5])
@@ -304,16 +310,22 @@ RARE_FUNCTIONS: dict[str, Callable[..., LlvmValue]] = {
     "fmod": _any_fmod,
 }
 """How each function is computed outside of its polynomial's domain, in double."""
+LONG_FUNCTIONS = frozenset([*POLYNOMIAL_FUNCTIONS, *RARE_FUNCTIONS])
+"""The functions that take many instructions."""
 
 
 class DeviceMath:
-    """Writes the functions of math.h for kernels: polynomials in place, and rare cases as calls."""
+    """Writes the functions of math.h for kernels: polynomials in place, and rare cases as calls.
 
-    def __init__(self, writer: LlvmWriter) -> None:
+    In the compact form polynomials are calls too: the instructions of a long kernel come from memory otherwise.
+    """
+
+    def __init__(self, writer: LlvmWriter, *, is_compact: bool = False) -> None:
         self.writer = writer
-        """Where the rare functions are defined."""
-        self._rare: dict[tuple[str, str], int] = {}
-        """The rare functions that have been called, by name and type, and their number of arguments."""
+        """Where the functions are defined."""
+        self._is_compact = is_compact
+        self._called: dict[tuple[str, str, str], int] = {}
+        """The functions that have been called, `common` or `rare`, by name and type; their number of arguments."""
 
     def call_function(self, name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
         """Write a function of math.h."""
@@ -321,18 +333,23 @@ class DeviceMath:
         if real == "float" and name not in FLOAT_FUNCTIONS:
             return self._call_in_double(name, operands)
         if name not in POLYNOMIAL_FUNCTIONS:
-            return self._call_rare(name, operands)
+            return self._call("rare", name, operands)
+        if self._is_compact:
+            return self._call("common", name, operands)
+        return self._write_common(name, operands)
+
+    def _write_common(self, name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
         polynomial = POLYNOMIAL_FUNCTIONS[name](*operands)
         if polynomial.outside is None:
             return polynomial.result
         return self._branch_to_rare(name, operands, polynomial.result, polynomial.outside)
 
-    def write_rare_functions(self) -> None:
-        """Write the definitions of the rare functions that have been called."""
-        written = set[tuple[str, str]]()
-        while waiting := self._rare.keys() - written:
-            for name, real in sorted(waiting):
-                self._write_rare_function(name, real)
+    def write_functions(self) -> None:
+        """Write the definitions of the functions that have been called."""
+        written = set[tuple[str, str, str]]()
+        while waiting := self._called.keys() - written:
+            for key in sorted(waiting):
+                self._write_function(*key)
             written |= waiting
 
     def _call_in_double(self, name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
@@ -348,21 +365,25 @@ class DeviceMath:
         w.branch_if(outside, rare, done)
         w.begin_block(rare, falls=False)
         with w.share_nothing():
-            called = self._call_rare(name, operands)
+            called = self._call("rare", name, operands)
         w.begin_block(done)
         return w.emit_value(result.element, f"phi {result.llvm_type} [{result}, %{before}], [{called}, %{rare}]")
 
-    def _call_rare(self, name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
+    def _call(self, kind: str, name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
         real = operands[0].element
-        self._rare[name, real] = len(operands)
-        return operands[0].writer.call(real, f"@rare_{name}_{real}", *operands)
+        self._called[kind, name, real] = len(operands)
+        return operands[0].writer.call(real, f"@{kind}_{name}_{real}", *operands)
 
-    def _write_rare_function(self, name: str, real: str) -> None:
+    def _write_function(self, kind: str, name: str, real: str) -> None:
         w = self.writer
-        operands = [w.name_value(f"%x{k}", real) for k in range(self._rare[name, real])]
-        w.begin_function(f"internal {real} @rare_{name}_{real}({', '.join(x.typed for x in operands)}) noinline")
-        is_double = real == "double"
-        w.end_function(RARE_FUNCTIONS[name](*operands) if is_double else self._call_in_double(name, operands))
+        operands = [w.name_value(f"%x{k}", real) for k in range(self._called[kind, name, real])]
+        w.begin_function(f"internal {real} @{kind}_{name}_{real}({', '.join(x.typed for x in operands)}) noinline")
+        if kind == "common":
+            result = self._write_common(name, operands)
+        else:
+            is_double = real == "double"
+            result = RARE_FUNCTIONS[name](*operands) if is_double else self._call_in_double(name, operands)
+        w.end_function(result)
 
 
 class _DeviceLowering(ExpressionLowering):
@@ -395,13 +416,14 @@ KERNEL_PARAMETERS = {
     "grad_column": "i64",
     "holds": "ptr",
     "scratch": "ptr",
+    "scratch_tile": "i64",
     "count": "i64",
     "seed": "i64",
 }
 """The parameters of a kernel: three tables, each with the distances of rows and columns in numbers; a byte per point,
-which says whether all checks hold; memory for the values that one kernel leaves to the next; the number of points; and
-the bits of the gradient's seed. That is 1, but LLVM must not know it: it would drop the product that turns a NaN into
-an ordinary one."""
+which says whether all checks hold; memory for values that do not stay in registers, and how many numbers of it each
+tile of points has; the number of points; and the bits of the gradient's seed. That is 1, but LLVM must not know it: it
+would drop the product that turns a NaN into an ordinary one."""
 KERNEL_NAME = "wiregrad_batch"
 """The name of the first kernel is this and a 0; others are counted on."""
 
@@ -466,6 +488,22 @@ class _KernelSlots(SlotAccess):
         """What surrounds the steps."""
         self.handed: set[int] = set()
         """The slots that are read from scratch memory."""
+        self.kept: frozenset[int] = frozenset()
+        """The slots that go to scratch memory as soon as they are written."""
+        self.is_reloading = False
+        """Whether values are read again; these loads are hidden from the optimizer."""
+
+    def begin_part(self, needed: Iterable[int], forgotten: Iterable[int]) -> None:
+        """Write the loads of what the next part of the kernel needs, and forget values that are in registers.
+
+        LLVM must not know that they are there: it would keep them, and they are too many.
+        """
+        for slot in (*forgotten, *range(self._plan.stream.inputs)):
+            self.known.pop(slot, None)
+        self._written = self.kept
+        self.is_reloading = True
+        for slot in needed:
+            self.read_slot(slot)
 
     def load_slot(self, slot: int) -> LlvmValue:
         """Write the load of an input or of a value in scratch memory, or return a constant."""
@@ -478,6 +516,11 @@ class _KernelSlots(SlotAccess):
         constants = self._plan.head.view(f"u{self.real.item_bytes}")
         bits = int(constants[slot]) if slot < len(constants) else 0
         return self.writer.as_value(bits, self.real.bits_name)
+
+    def keep_in_scratch(self, slot: int) -> None:
+        """Write the store of a value that a later part of this kernel reads again."""
+        self._numbers.setdefault(slot, len(self._numbers))
+        self.leave_in_scratch(slot)
 
     def leave_in_scratch(self, slot: int) -> None:
         """Write the store of a slot's latest bits into scratch memory."""
@@ -508,6 +551,9 @@ class _KernelSlots(SlotAccess):
         w.store(equal, w.point_to("i8", w.name_value("%holds", "ptr"), self.point), ", align 1")
 
     def _load_from(self, place: LlvmValue) -> LlvmValue:
+        if self.is_reloading:
+            bits = self.real.bits_name
+            return self.writer.emit_value(bits, f"load volatile {bits}, {place.typed}{self._alignment}")
         return self.writer.load(self.real.bits_name, place, how=self._alignment)
 
     def _point_to(self, table: str, number: int) -> LlvmValue:
@@ -518,10 +564,15 @@ class _KernelSlots(SlotAccess):
         return w.point_to(self.real.name, base, _name_size(w, f"{table}_column") * number) if number else base
 
     def _point_to_scratch(self, slot: int) -> LlvmValue:
-        """Write the address of a slot in scratch memory, where the numbers of all points follow one another."""
+        """Write the address of a slot in scratch memory.
+
+        The points of a tile have their numbers of one slot side by side, and all slots of a tile follow one another, so
+        that the distance of two slots is known and needs no register.
+        """
         w = self.writer
-        first = _name_size(w, "count") * self._numbers[slot]
-        return w.point_to(self.real.name, w.name_value("%scratch", "ptr"), first + self.point)
+        tile = (self.point >> (SCRATCH_TILE.bit_length() - 1)) * _name_size(w, "scratch_tile")
+        own = w.point_to(self.real.name, w.name_value("%scratch", "ptr"), tile + (self.point & (SCRATCH_TILE - 1)))
+        return w.point_to(self.real.name, own, w.as_value(self._numbers[slot] * SCRATCH_TILE, "i64"))
 
 
 def _name_size(w: LlvmWriter, name: str) -> LlvmValue:
@@ -535,34 +586,97 @@ def write_kernels(
     *,
     convention: str = "ptx_kernel",
     steps_per_kernel: int | None = None,
+    max_joined_steps: int | None = None,
 ) -> KernelSource:
-    """Return the LLVM module of a program; `over` and `convention` say how its functions are called."""
+    """Return the LLVM module of a program; `over` and `convention` say how its functions are called.
+
+    A program of any length is split into parts of `steps_per_kernel`, if that is given.
+    """
     stream = plan.stream
-    functions = DeviceMath(LlvmWriter())
     outputs = stream.outputs - len(results.expected) // stream.real.item_bytes
     columns = {stream.inputs + k: ("value", k) for k in range(outputs)}
     columns |= {stream.inputs + stream.outputs + k: ("grad", n) for n, k in enumerate(results.grads)}
     parts = _split_steps(_rename_slots(stream.list_steps(), plan), steps_per_kernel)
     steps = _note_final_steps([step for part in parts for step in part], columns)
-    ends = list(accumulate(map(len, parts)))
-    kernels = list[_KernelSlots]()
-    written = frozenset[int]()
+    noted = [steps[end - len(part) : end] for part, end in zip(parts, accumulate(map(len, parts)), strict=True)]
     numbers = dict[int, int]()
-    for first, end in zip([0, *ends], ends, strict=False):
-        slots = _KernelSlots(LlvmWriter(shares=True), plan, written, numbers)
-        _begin_kernel(slots, over, f"{convention} void @{KERNEL_NAME}{len(kernels)}")
-        _write_steps(slots, functions, steps[first:end])
-        written |= slots.left.keys()
-        kernels.append(slots)
+    functions = DeviceMath(LlvmWriter(), is_compact=len(steps) > MAX_PLACED_STEPS)
+    frame = _KernelFrame(plan, functions, over, f"{convention} void @{KERNEL_NAME}", numbers)
+    has_gradient = any(key == SEED_STEP for key, _ in parts[len(parts) // 2])
+    limit = MAX_JOINED_STEPS if max_joined_steps is None else max_joined_steps
+    is_joined = len(parts) > 1 and has_gradient and len(steps) <= limit
+    kernels = [_write_joined_kernel(frame, noted)] if is_joined else _write_kernel_per_part(frame, noted)
     stored = {slot for step in steps for slot in step.final}
     for slot in columns.keys() - stored:
         kernels[-1].store_result(slot, *columns[slot])
     if results.expected:
         kernels[-1].store_checks(stream.inputs + outputs, results.expected)
     _finish_kernels(kernels)
-    functions.write_rare_functions()
+    functions.write_functions()
     text = _join_texts([*(kernel.writer for kernel in kernels), functions.writer])
     return KernelSource(text, len(kernels), len(numbers), stream.inputs, outputs, results, stream.real)
+
+
+class _KernelFrame(NamedTuple):
+    """What the kernels of a program share."""
+
+    plan: StepPlan
+    functions: DeviceMath
+    over: PointLoop
+    head: str
+    """The beginning of a kernel's definition; its number follows."""
+    numbers: dict[int, int]
+    """The place in scratch memory of each slot that is there."""
+
+    def begin(self, number: int, written: frozenset[int]) -> _KernelSlots:
+        """Write the beginning of a kernel; earlier ones have written some slots."""
+        slots = _KernelSlots(LlvmWriter(shares=True), self.plan, written, self.numbers)
+        _begin_kernel(slots, self.over, f"{self.head}{number}")
+        return slots
+
+
+def _write_kernel_per_part(frame: _KernelFrame, parts: Sequence[Sequence[_KernelStep]]) -> list[_KernelSlots]:
+    """Write a kernel for each part; what passes from one to the next is in scratch memory."""
+    kernels = list[_KernelSlots]()
+    written = frozenset[int]()
+    for part in parts:
+        slots = frame.begin(len(kernels), written)
+        _write_steps(slots, frame.functions, part)
+        written |= slots.left.keys()
+        kernels.append(slots)
+    return kernels
+
+
+def _write_joined_kernel(frame: _KernelFrame, parts: Sequence[Sequence[_KernelStep]]) -> _KernelSlots:
+    """Write one kernel of all parts: gradients stay in registers, and values that pass from part to part in memory."""
+    middle = len(parts) // 2
+    forward = {
+        step.holes[OUTPUT_HOLE]
+        for part in parts[: middle + 1]
+        for step in part
+        if isinstance(step.key, NodeKind | SavedCall)
+    }
+    needed = [_list_values_from_outside(part) for part in parts]
+    slots = frame.begin(0, frozenset())
+    slots.kept = frozenset(forward & set[int]().union(*needed[middle + 1 :]))
+    for number, part in enumerate(parts):
+        if number > middle:
+            slots.begin_part(sorted(needed[number]), forward)
+        _write_steps(slots, frame.functions, part)
+    return slots
+
+
+def _list_values_from_outside(part: Sequence[_KernelStep]) -> set[int]:
+    """Return the slots of values that a part reads and does not compute."""
+    own = set[int]()
+    read = set[int]()
+    for step in part:
+        if isinstance(step.key, BackwardStep):
+            read |= _list_read_slots(step.key, step.holes) - own
+        elif isinstance(step.key, NodeKind | SavedCall):
+            read |= {step.holes[k] for k in lower_forward(step.key)[1]} - own
+            own.add(step.holes[OUTPUT_HOLE])
+    return read
 
 
 PlannedStep = tuple[StepKey, dict[int, int]]
@@ -579,11 +693,12 @@ def _rename_slots(steps: Sequence[PlannedStep], plan: StepPlan) -> list[PlannedS
     fresh = count(plan.slots)
     for key, holes in steps:
         own = {hole: names.get(slot, slot) for hole, slot in holes.items()}
-        for hole in _list_written_holes(key):
-            slot = holes[hole]
-            if slot >= len(plan.head) and not _adds_to(key, hole):
+        written = _list_written_holes(key)
+        # What is stored is new; whatever the step adds to the same slot is added to that.
+        for slot in {holes[hole] for hole in written if not _adds_to(key, hole)}:
+            if slot >= len(plan.head):
                 names[slot] = next(fresh)
-            own[hole] = names.get(slot, slot)
+        own |= {hole: names.get(holes[hole], holes[hole]) for hole in written}
         renamed.append((key, own))
     return renamed
 
@@ -632,14 +747,28 @@ def _group_backward(steps: Sequence[PlannedStep], parts: Sequence[Sequence[Plann
 
 
 def _list_needed_steps(part: Sequence[PlannedStep], backward: Sequence[PlannedStep]) -> list[PlannedStep]:
-    """Return the steps of a part that compute what its backward steps read."""
+    """Return the steps of a part that compute what its backward steps read, unless memory is cheaper."""
     needed = {slot for key, holes in backward if isinstance(key, BackwardStep) for slot in _list_read_slots(key, holes)}
     kept = list[PlannedStep]()
     for key, holes in reversed(part):
-        if isinstance(key, NodeKind | SavedCall) and holes[OUTPUT_HOLE] in needed:
+        if isinstance(key, NodeKind | SavedCall) and holes[OUTPUT_HOLE] in needed and not _takes_long(key):
             needed |= {holes[k] for k in lower_forward(key)[1]}
             kept.append((key, holes))
     return kept[::-1]
+
+
+@cache
+def _takes_long(key: NodeKind | SavedCall) -> bool:
+    """Return whether a step calls a function, so that reading its value takes less time than computing it again."""
+    calls = [part for part in walk_expression(lower_forward(key)[0]) if isinstance(part, CallExpression)]
+    return any(call.name in LONG_FUNCTIONS and not _find_short_exponent(call) for call in calls)
+
+
+def _find_short_exponent(call: CallExpression) -> int:
+    """Return the exponent of a power that is written as a product; else 0."""
+    last = call.arguments[-1]
+    exponent = last.value if isinstance(last, NumberExpression) else None
+    return int(exponent) if call.name == "pow" and exponent in PRODUCT_EXPONENTS else 0
 
 
 def _list_read_slots(key: BackwardStep, holes: dict[int, int]) -> set[int]:
@@ -701,6 +830,8 @@ def _write_steps(slots: _KernelSlots, functions: DeviceMath, steps: Sequence[_Ke
             slots.store(OUTPUT_HOLE, seed if slots.real.name == "double" else seed.convert("trunc", "i32"))
         else:
             write_step(lowering, key, slots)
+        if holes.get(OUTPUT_HOLE) in slots.kept and isinstance(key, NodeKind | SavedCall) and not slots.is_reloading:
+            slots.keep_in_scratch(holes[OUTPUT_HOLE])
         for slot, column in final.items():
             slots.store_result(slot, *column)
 

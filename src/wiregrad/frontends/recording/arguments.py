@@ -300,6 +300,15 @@ class ContainerTree:
         self.keys = keys
         self.attributes = attributes
 
+    def has_order_of(self, other: ContainerTree) -> bool:
+        """Return whether another structure has the same containers, with the same keys in the same order."""
+        if self.kind is not other.kind or len(self.children) != len(other.children):
+            return False
+        if self.kind is STATIC:
+            return self.keys[0] is other.keys[0]
+        children = zip(self.children, other.children, strict=True)
+        return self.keys == other.keys and all(one.has_order_of(two) for one, two in children)
+
     def build_container(self, leaves: Iterator[Any]) -> Any:
         """Build the container from leaves."""
         if self.kind is LEAF:
