@@ -1453,7 +1453,14 @@ class RunDrawing:
         return RUN_MAKERS[0](circuit, self.values, self.flows, self.sent)
 
     def _sources_of(self, number: int) -> tuple[int, ...]:
-        """Return the tensors that the node of a tensor reads."""
+        """Return the tensors that the node of a tensor reads; memory that nothing was written to has no numbers."""
+        return tuple(source for source in self._list_operands(number) if not self._is_unwritten(source))
+
+    def _is_unwritten(self, number: int) -> bool:
+        producer = self.run.tensors[number].producer
+        return producer is not None and self.run.ops[producer].title.startswith(("empty", "new_empty"))
+
+    def _list_operands(self, number: int) -> tuple[int, ...]:
         tensor = self.run.tensors[number]
         if tensor.producer is not None:
             function = self._find_function(number)

@@ -22,6 +22,7 @@ from wiregrad.errors import NoRuleError
 from wiregrad.ir import TABLE
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.gradient_flow import is_wire, shape_of
+from wiregrad.ops.shape_records import encode_index
 
 AtenEntry: TypeAlias = "Callable[..., Any]"
 """Builds the nodes of one ATen op."""
@@ -1265,10 +1266,15 @@ def _mkldnn_lstm(
     hidden, cell = hx_, cx_
     outputs = []
     rows = _unstack_rows(drive)
+    width = shape_of(recur)[0]
+    # Splitting the gates in each of many steps would look for the same four parts again.
+    parts = [slice(k * width, (k + 1) * width) for k in range(4)]
+    picks = [TABLE["getitem"].bind({"index": encode_index((..., part), len(shape_of(hx_)))}) for part in parts]
     for row in reversed(rows) if reverse else rows:
         gates = row + fn.matmul(hidden, recur)
-        let_in, forget, new, let_out = fn.split(gates, 4, axis=-1)
+        let_in, forget, new, let_out = (pick(gates) for pick in picks)
         cell = TABLE["sigmoid"](forget) * cell + TABLE["sigmoid"](let_in) * TABLE["tanh"](new)
         hidden = TABLE["sigmoid"](let_out) * TABLE["tanh"](cell)
         outputs.append(hidden)
-    return fn.stack(outputs[::-1] if reverse else outputs), hidden, cell, None
+    joined = fn.concatenate(outputs[::-1] if reverse else outputs, axis=0)
+    return fn.reshape(joined, (len(outputs), *shape_of(hidden))), hidden, cell, None
