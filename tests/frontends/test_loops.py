@@ -482,6 +482,17 @@ def test_the_gradients_of_all_steps_add_up_to_that_of_a_constant(f: Any) -> None
     assert total == pytest.approx(run.grads["a"], rel=1e-12)
 
 
+@pytest.mark.parametrize("reader", ["sum y axes=[-1] keepdims=false", "max y axes=[-1] keepdims=false"])
+def test_a_loop_opens_whose_results_are_read_as_one_array(reader: str) -> None:
+    """The gradient of a sum is one number for all results; that of a maximum is absent at some of them."""
+    body = "input c, d\np = multiply c d\nq = add c d\noutput p, q"
+    loop = f"y = scan a b carry=2 xs=0 length=3 reverse=false counted=false {{\n{body}\n}}"
+    run = wg.Circuit.from_text(f"input a, b\n{loop}\nf = {reader}\noutput f").run(a=1.5, b=0.5)
+    first = run.open_loop("y")
+
+    assert first.grads == pytest.approx({"c": run.grads["a"], "d": run.grads["b"]}, rel=1e-14)
+
+
 def test_a_step_can_be_drawn_and_what_has_no_inside_says_so() -> None:
     run = wg.trace(pendulum, 0.3).run(speed=0.3)
     loop = find_loop(run.circuit)

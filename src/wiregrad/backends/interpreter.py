@@ -446,6 +446,13 @@ def _add_row_axis(flow: Any) -> Any:
     return None if flow is None else np.asarray(flow)[None]
 
 
+def _broadcast_flow(flow: Any, shape: tuple[int, ...]) -> Any:
+    """Return the gradient of an array with all its elements; one that is the same everywhere may come as a number."""
+    if type(flow) is MaskedFlow:
+        return MaskedFlow(np.broadcast_to(flow.mask, shape), np.broadcast_to(flow.value, shape))
+    return None if flow is None else np.broadcast_to(flow, shape)
+
+
 def open_loop(run: RunRecord, node: int) -> OpenedLoop | None:
     """Return the inside of a loop or a branch; None for any other node."""
     op = run.circuit.op_of(node)
@@ -453,7 +460,7 @@ def open_loop(run: RunRecord, node: int) -> OpenedLoop | None:
         return None
     plan = op.options["loop"]
     operands = [run.values[source] for source in run.circuit.sources_of(node)]
-    flow = run.flows[node]
+    flow = _broadcast_flow(run.flows[node], run.circuit.type_of(node).shape)
     flows = [None] * len(plan.layout.types) if flow is None else plan.layout.unpack_flow(flow)
     if isinstance(plan, loop_ops.WhilePlan):
         scan, operands = plan.as_scan(operands, run.values[node])
