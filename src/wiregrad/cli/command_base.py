@@ -786,13 +786,12 @@ class FrameworkTarget:
         if not isinstance(value, float | complex | np.ndarray):
             return value
         with require_package(self.framework, f"a function of {self.framework}"):
-            package = importlib.import_module(self.framework)
-        if self.framework == "torch":
-            # A module has parameters of float32, unless PyTorch was told otherwise.
-            array = np.asarray(value)
-            dtype = package.get_default_dtype() if array.dtype == np.float64 else None
-            return package.tensor(array, dtype=dtype)
-        return package.numpy.asarray(value)
+            if self.framework == "jax":
+                return importlib.import_module("jax.numpy").asarray(value)
+            torch = importlib.import_module("torch")
+        # A module has parameters of float32, unless PyTorch was told otherwise.
+        array = np.asarray(value)
+        return torch.tensor(array, dtype=torch.get_default_dtype() if array.dtype == np.float64 else None)
 
 
 def bind_arguments(function: Callable[..., Any], texts: Mapping[str, str]) -> tuple[tuple[Any, ...], dict[str, Any]]:

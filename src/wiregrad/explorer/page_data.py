@@ -397,8 +397,8 @@ def encode_run_numbers(run: RunRecord) -> dict[str, list[Any]]:
     """Return the values, gradients and wires of a run.
 
     >>> import wiregrad as wg
-    >>> encode_run_numbers(wg.circuit("y = x * 2").run(x=3.0))["grads"]
-    [2.0, 3.0, 1.0]
+    >>> encode_run_numbers(wg.circuit("y = x * x").run(x=3.0))["grads"]
+    [6.0, 1.0]
     """
     circuit = run.circuit
     shapes = [circuit.type_of(node).shape for node in range(circuit.size)]
