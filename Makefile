@@ -9,7 +9,8 @@ CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
 PYTEST_WORKERS := -n $$(($(CORES) + 1)) --dist worksteal
 # The workers share the cores; threads of BLAS that wait for each other would only take time from them.
 ONE_BLAS_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
-PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
+# Of the packages, only what is imported is compiled to bytecode, at its first import.
+PIP_FLAGS := --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 # Tests start hundreds of Python processes; without bytecode on disk each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -86,7 +87,7 @@ SECOND_RECORDER := $(patsubst %,tests/frontends/test_%.py,scalars values number_
 	gradient_sums keyword_arguments lookups)
 
 run-tests:
-	$(ONE_BLAS_THREAD) $(BIN)/pytest -n $(CORES) --dist worksteal -m "not full" --ignore=tests/peers --ignore=tests/page
+	$(ONE_BLAS_THREAD) $(BIN)/pytest $(PYTEST_WORKERS) -m "not full" --ignore=tests/peers --ignore=tests/page
 
 # The tests of the page wait for the browser half of their time, in which other tests can run. They have workers of
 # their own, because a worker that collects all tests and starts a browser for a few of them takes longer to start.

@@ -1,4 +1,4 @@
-"""Examples that need another framework run: those of modules, and those of the pages on other frameworks."""
+"""Examples run: all scripts, and the modules and pages that need another framework."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ import pytest
 
 import wiregrad.exchange
 
+from ..support.examples import EXAMPLES, check_example
+
 ROOT = Path(__file__).parent.parent.parent
 MODULES = ["wiregrad.exchange"]
 MODULES += [info.name for info in pkgutil.walk_packages(wiregrad.exchange.__path__, "wiregrad.exchange.")]
 PAGES = [("watch.md", 4), ("torch-import.md", 3), ("exchange.md", 5), ("tutorials/ask-pytorch.md", 6), ("errors.md", 1)]
 """Pages whose blocks need another framework, and how many blocks each has at least."""
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_scripts_print_what_they_say_to_look_for(example: str) -> None:
+    check_example(example)
 
 
 @pytest.mark.parametrize("module", MODULES)
