@@ -24,6 +24,8 @@ from wiregrad.errors import (
 )
 from wiregrad.frontends.transforms.ode_steps import METHODS
 
+from ..support.sampling import sample_some
+
 TIGHT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-12}
 GRAVITY = 9.81
 
