@@ -784,6 +784,27 @@ def check_script_listing(listing: Listing, language: str) -> None:
     check_types(listing, 8)
 
 
+class WrittenLoops(NamedTuple):
+    """A listing with loops: the functions, the statements of its own function, and the text of each result."""
+
+    texts: list[str]
+    calls: set[str]
+    lines: list[str]
+    results: dict[int, str]
+
+
+def write_script_loops(writer: ListingWriter, name: str, functions: LoopFunctions, language: str) -> WrittenLoops:
+    """Write a listing with loops in a language without pointers."""
+    check_script_listing(writer.listing, language)
+    loops = functions.make_writer(writer, name)
+    assert isinstance(loops, ScriptLoopWriter)
+    atoms = list(dict.fromkeys(writer.listing.result_variables()))
+    lines, texts = loops.write_main(atoms)
+    return WrittenLoops(
+        [*functions.texts, *loops.definitions], functions.calls, lines, dict(zip(atoms, texts, strict=True))
+    )
+
+
 def _drop_unread_steps(steps: Sequence[LoopStep], live: set[LoopArray]) -> list[LoopStep]:
     """Return the steps whose results are read; `live` holds the arrays read later, and grows by those read here."""
     read_steps = list[LoopStep]()

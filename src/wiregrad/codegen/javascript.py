@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from textwrap import indent, wrap
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from wiregrad.codegen import c_and_cuda
 from wiregrad.codegen.element_statements import LoopArray
@@ -210,7 +210,8 @@ def to_js(listing: Listing, name: str, guard: ListingGuard | None = None) -> str
     """Return a listing in JavaScript."""
     names = [] if guard is None else [f"{name}Checks", f"{name}Branch", f"{name}Guard"]
     writer = ListingWriter(JAVASCRIPT, listing, name, *names)
-    loops = _write_loops(writer, name) if has_loops(listing.source) else None
+    functions = JavaScriptLoopFunctions(JAVASCRIPT, writer.identifiers)
+    loops = c_and_cuda.write_script_loops(writer, name, functions, "JavaScript") if has_loops(listing.source) else None
     if loops is None:
         require_scalars(listing, "JavaScript")
     texts = [*([] if loops is None else loops.texts), _write_function(writer, name, loops, guarded=guard is not None)]
@@ -363,31 +364,10 @@ class JavaScriptLoopFunctions(c_and_cuda.LoopFunctions):
         return [f"throw new RangeError(`the index must be 0 to {count - 1}; got ${{x[0]}}`);"]
 
 
-class _WrittenLoops(NamedTuple):
-    """A listing with loops: the functions, the statements of its own function, and the text of each result."""
-
-    texts: list[str]
-    calls: set[str]
-    lines: list[str]
-    results: dict[int, str]
-
-
-def _write_loops(writer: ListingWriter, name: str) -> _WrittenLoops:
-    listing = writer.listing
-    c_and_cuda.check_script_listing(listing, "JavaScript")
-    functions = JavaScriptLoopFunctions(JAVASCRIPT, writer.identifiers)
-    loops = JavaScriptLoopWriter(writer, JAVASCRIPT, "x", name, functions)
-    atoms = list(dict.fromkeys(listing.result_variables()))
-    lines, texts = loops.write_main(atoms)
-    return _WrittenLoops(
-        [*functions.texts, *loops.definitions], functions.calls, lines, dict(zip(atoms, texts, strict=True))
-    )
-
-
 def _write_function(
     writer: ListingWriter,
     name: str,
-    loops: _WrittenLoops | None = None,
+    loops: c_and_cuda.WrittenLoops | None = None,
     *,
     guarded: bool = False,
     private: bool = False,
@@ -435,7 +415,7 @@ def _guard_functions(name: str, guard: ListingGuard) -> Iterator[str]:
     )
 
 
-def _write_body(writer: ListingWriter, argument: str, loops: _WrittenLoops | None) -> Iterator[str]:
+def _write_body(writer: ListingWriter, argument: str, loops: c_and_cuda.WrittenLoops | None) -> Iterator[str]:
     listing = writer.listing
     names = ", ".join(json.dumps(name) for name in listing.inputs)
     if names:

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -242,7 +242,8 @@ PYTHON = PythonLanguage()
 def to_python(listing: Listing, name: str, guard: ListingGuard | None = None) -> str:
     """Return a listing in plain Python."""
     writer = ListingWriter(PYTHON, listing, name, *guard_names(name, guard))
-    loops = _write_loops(writer, name) if has_loops(listing.source) else None
+    functions = PythonLoopFunctions(PYTHON, writer.identifiers)
+    loops = c_and_cuda.write_script_loops(writer, name, functions, "Python") if has_loops(listing.source) else None
     if loops is None:
         require_scalars(listing, "Python")
     function = _write_function(writer, name, loops, guarded=guard is not None)
@@ -420,29 +421,8 @@ class PythonLoopFunctions(c_and_cuda.LoopFunctions):
         return [f'raise IndexError(f"the index must be 0 to {count - 1}; got {{x[0]}}")']
 
 
-class _WrittenLoops(NamedTuple):
-    """A listing with loops: the functions, the statements of its own function, and the text of each result."""
-
-    texts: list[str]
-    calls: set[str]
-    lines: list[str]
-    results: dict[int, str]
-
-
-def _write_loops(writer: ListingWriter, name: str) -> _WrittenLoops:
-    listing = writer.listing
-    c_and_cuda.check_script_listing(listing, "Python")
-    functions = PythonLoopFunctions(PYTHON, writer.identifiers)
-    loops = PythonLoopWriter(writer, PYTHON, "x", name, functions)
-    atoms = list(dict.fromkeys(listing.result_variables()))
-    lines, texts = loops.write_main(atoms)
-    return _WrittenLoops(
-        [*functions.texts, *loops.definitions], functions.calls, lines, dict(zip(atoms, texts, strict=True))
-    )
-
-
 def _write_function(
-    writer: ListingWriter, name: str, loops: _WrittenLoops | None = None, *, guarded: bool = False
+    writer: ListingWriter, name: str, loops: c_and_cuda.WrittenLoops | None = None, *, guarded: bool = False
 ) -> str:
     """Return the function of a listing."""
     body = list(_write_body(writer, loops))
@@ -517,7 +497,7 @@ def _guard_functions(name: str, guard: ListingGuard, is_expected: Callable[[str,
     )
 
 
-def _write_body(writer: ListingWriter, loops: _WrittenLoops | None) -> Iterator[str]:
+def _write_body(writer: ListingWriter, loops: c_and_cuda.WrittenLoops | None) -> Iterator[str]:
     listing = writer.listing
     yield f'"""{describe_result(listing)}"""'
     if loops is not None:
