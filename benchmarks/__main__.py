@@ -25,7 +25,7 @@ NAMES = sorted(module.name for module in iter_modules([str(Path(__file__).parent
 PAGE = """# Benchmarks
 
 Written by `python -m benchmarks {}`; all of it by `make bench`.
-Every figure is a ratio, or stands beside figures of the same run: entrants take turns, and times are medians unless a
+Every figure is a ratio, or comes with figures of the same run: entrants take turns, and times are medians unless a
 table says otherwise. A bound that was missed stays here as it is.
 """
 
