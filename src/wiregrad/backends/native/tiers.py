@@ -537,11 +537,36 @@ def _finish_parts(stream: StepStream, parts: Sequence[SlotAccess]) -> list[str]:
     return texts[::-1]
 
 
+class LoopArray(NamedTuple):
+    """An array that a loop reads: how many numbers a step reads of it, and the character of its dtype."""
+
+    size: int
+    dtype: str
+
+
+class LoopArrays(NamedTuple):
+    """What a loop reads and writes."""
+
+    carry: Sequence[LoopArray]
+    rows: Sequence[LoopArray]
+    """Arrays with one row for each step."""
+    consts: Sequence[LoopArray]
+    results: Sequence[int]
+    """The numbers of each result that a step adds a row to."""
+
+    @property
+    def carried(self) -> int:
+        """How many numbers are carried."""
+        return sum(array.size for array in self.carry)
+
+
 class StepLoop(NamedTuple):
     """The code of a loop whose steps run a program, compiled as one function."""
 
     run: Callable[[int, int, int, int, int], int]
-    """`int64_t loop(double *buffer, double **rows, int64_t first, int64_t distance, int64_t steps)`."""
+    """`int64_t loop(double *buffer, int64_t *table, int64_t first, int64_t distance, int64_t steps)`."""
+    kernel: int
+    """The address of the same loop as a kernel of streams."""
     functions: jit.JitFunctions
     """The object that keeps the code in memory."""
 
@@ -550,21 +575,31 @@ MAX_LOOP_STEPS = 400
 """Maximum number of steps of a program that LLVM compiles together with the loop around it."""
 
 
-def build_loop(
-    program: NativeProgram, carry: int, rows: Sequence[int], results: Sequence[int], *, stops: bool
-) -> StepLoop | None:
+def build_loop(program: NativeProgram, arrays: LoopArrays, *, stops: bool) -> StepLoop | None:
     """Compile a loop that runs a program step after step; None if the program is too long for that.
 
-    The program's first inputs are the carry, then come rows of these lengths, and what does not change. Its outputs are
-    the next carry, then rows of results, and if the loop `stops` a number that ends it when it is 0. The loop is given
-    the addresses of the rows and of the results, numbers the steps from `first` by `distance`, and returns how many it
-    ran.
+    The program's first inputs are the carry, then come rows, and what does not change. Its outputs are the next carry,
+    then rows of results, and if the loop `stops` a number that ends it when it is 0. The loop is given a table with the
+    addresses of the rows and of the results, and the distances in bytes from one row to the next. It numbers the steps
+    from `first` by `distance`, and returns how many it ran.
     """
     steps = program.stream.list_steps()
     if len(steps) > MAX_LOOP_STEPS or program.real.name != "double" or program.real.lanes != 1:
         return None
     (text,) = _finish_parts(program.stream, [_write_part(program.real, steps)])
     w = LlvmWriter()
+    _write_step_loop(w, program, arrays, stops=stops)
+    if not stops:
+        _write_loop_kernel(w, program, arrays)
+    part = text.replace("define void @part(ptr %w)", "define internal void @part(ptr %w) alwaysinline", 1)
+    functions = jit.JitFunctions("\n".join([part, w.format_module()]), level=2)
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+    kernel = 0 if stops else functions.find_address("loop_kernel")
+    return StepLoop(kind(functions.find_address("loop")), kernel, functions)
+
+
+def _write_step_loop(w: LlvmWriter, program: NativeProgram, arrays: LoopArrays, *, stops: bool) -> None:
+    """Write the function that runs the steps."""
     w.begin_function("i64 @loop(ptr noalias %w, ptr noalias %table, i64 %first, i64 %distance, i64 %steps)")
     outside, table = (w.name_value(name, "ptr") for name in ("%w", "%table"))
     # A copy of the buffer whose address nobody else knows: LLVM keeps it in registers.
@@ -572,6 +607,7 @@ def build_loop(
     buffer = w.emit_value("ptr", f"alloca double, i64 {length}, align 64", 1)
     for slot in range(length):
         w.store(w.load("double", w.point_to("double", outside, slot)), w.point_to("double", buffer, slot))
+    carry = arrays.carried
     left = [*range(carry), program.inputs + program.outputs - 1]
 
     def leave_loop(count: LlvmValue) -> None:
@@ -580,16 +616,24 @@ def build_loop(
         w.emit_return(count)
 
     first, distance, count = (w.name_value(name, "i64") for name in ("%first", "%distance", "%steps"))
-    sizes = [*rows, *results]
-    arrays = [w.load("ptr", w.point_to("ptr", table, k)) for k in range(len(sizes))]
+    written = [LoopArray(size, "d") for size in arrays.results]
+    number_of_arrays = len(arrays.rows) + len(written)
+    places = [w.load("ptr", w.point_to("ptr", table, k)) for k in range(number_of_arrays)]
+    strides = [w.load("i64", w.point_to("i64", table, number_of_arrays + k)) for k in range(number_of_arrays)]
+    outputs = program.inputs
     with loop_over(0, count) as k:
         number = first + distance * k
-        _copy_numbers(w, list(zip(arrays, rows, strict=False)), number, buffer, carry, load=True)
+        rows = [w.point_to("i8", place, number * stride) for place, stride in zip(places, strides, strict=True)]
+        slot = carry
+        for row, array in zip(rows, arrays.rows, strict=False):
+            slot = _load_numbers(w, row, array, buffer, slot)
         w.emit_line(f"call void @part({buffer.typed})")
-        outputs = program.inputs
-        _copy_numbers(
-            w, list(zip(arrays[len(rows) :], results, strict=True)), number, buffer, outputs + carry, load=False
-        )
+        slot = outputs + carry
+        for row, array in zip(rows[len(arrays.rows) :], written, strict=True):
+            for number_in_row in range(array.size):
+                value = w.load("double", w.point_to("double", buffer, slot))
+                w.store(value, w.point_to("double", row, number_in_row))
+                slot += 1
         new = [w.load("double", w.point_to("double", buffer, outputs + slot)) for slot in range(carry)]
         for slot, value in enumerate(new):
             w.store(value, w.point_to("double", buffer, slot))
@@ -599,29 +643,80 @@ def build_loop(
                 leave_loop(k + 1)
     leave_loop(count)
     w.lines.append("}")
-    part = text.replace("define void @part(ptr %w)", "define internal void @part(ptr %w) alwaysinline", 1)
-    functions = jit.JitFunctions("\n".join([part, w.format_module()]), level=2)
-    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
-    return StepLoop(kind(functions.find_address("loop")), functions)
 
 
-def _copy_numbers(
-    w: LlvmWriter,
-    arrays: Sequence[tuple[LlvmValue, int]],
-    number: LlvmValue,
-    buffer: LlvmValue,
-    slot: int,
-    *,
-    load: bool,
-) -> None:
-    """Write copies between one row of each array and the slots of a buffer, from a slot on."""
-    for array, size in arrays:
-        for k in range(size):
-            place = w.point_to("double", array, number * size + k)
-            held = w.point_to("double", buffer, slot)
-            source, target = (place, held) if load else (held, place)
-            w.store(w.load("double", source), target)
-            slot += 1
+def _load_numbers(w: LlvmWriter, source: LlvmValue, array: LoopArray, buffer: LlvmValue, slot: int) -> int:
+    """Write the loads of consecutive numbers into the slots of a buffer, from a slot on; returns the slot behind."""
+    for k in range(array.size):
+        w.store(_load_as_double(w, source, array.dtype, k), w.point_to("double", buffer, slot + k))
+    return slot + array.size
+
+
+def _load_as_double(w: LlvmWriter, source: LlvmValue, dtype: str, number: LlvmValue | int) -> LlvmValue:
+    """Write the load of a float, a whole number or a condition as a float."""
+    kind = {"d": "double", "?": "i8"}.get(dtype, "i64")
+    value = w.load(kind, w.point_to(kind, source, number))
+    return value if kind == "double" else value.convert("sitofp", "double")
+
+
+LOOP_KERNEL_HEAD_WORDS = 6
+"""Words of a loop in a stream before those of its operands: kernel, number of words, the address of the initial buffer,
+the number of the first step, the distance to the next one, and how many steps there are."""
+
+
+def _write_loop_kernel(w: LlvmWriter, program: NativeProgram, arrays: LoopArrays) -> None:
+    """Write the function that runs the loop as an instruction of a stream.
+
+    An operand has two words, where its base address stands and its offset, and a row a third one: the distance to the
+    next row. The last operand is the result: the carry after the last step, then the rows of the results.
+    """
+    w.begin_function("void @loop_kernel(ptr %w, ptr %i)")
+    table_of_bases, words = (w.name_value(name, "ptr") for name in ("%w", "%i"))
+    numbers = iter(range(2, 1 << 30))
+
+    def take_word() -> LlvmValue:
+        return w.load("i64", w.point_to("i64", words, next(numbers)))
+
+    def take_address() -> LlvmValue:
+        base = w.load("ptr", w.point_to("i8", table_of_bases, take_word()))
+        return w.point_to("i8", base, take_word())
+
+    initial = w.emit_value("ptr", f"inttoptr {take_word().typed} to ptr", 1)
+    first, distance, count = (take_word() for _ in range(3))
+    length = program.buffer_length
+    buffer = w.emit_value("ptr", f"alloca double, i64 {length}, align 64", 1)
+    table = w.emit_value("ptr", f"alloca i64, i64 {2 * (len(arrays.rows) + len(arrays.results))}, align 8", 1)
+    with loop_over(0, w.as_value(length, "i64", 1)) as k:
+        w.store(w.load("double", w.point_to("double", initial, k)), w.point_to("double", buffer, k))
+    slot = 0
+    for array in arrays.carry:
+        slot = _copy_numbers(w, take_address(), array, buffer, slot)
+    places, strides = [], []
+    for _ in arrays.rows:
+        places.append(take_address())
+        strides.append(take_word())
+    slot += sum(array.size for array in arrays.rows)
+    for array in arrays.consts:
+        slot = _copy_numbers(w, take_address(), array, buffer, slot)
+    target = take_address()
+    place = w.point_to("double", target, arrays.carried)
+    for size in arrays.results:
+        places.append(place)
+        strides.append(w.as_value(8 * size, "i64", 1))
+        place = w.point_to("double", place, count * size)
+    for number, value in enumerate([*places, *strides]):
+        w.store(value, w.point_to("i64", table, number))
+    typed = ", ".join(value.typed for value in (buffer, table, first, distance, count))
+    w.emit_line(f"call i64 @loop({typed})")
+    _copy_numbers(w, buffer, LoopArray(arrays.carried, "d"), target, 0)
+    w.end_function()
+
+
+def _copy_numbers(w: LlvmWriter, source: LlvmValue, array: LoopArray, target: LlvmValue, first: int) -> int:
+    """Write a loop that copies numbers as floats into a target, from a place on; returns the place behind them."""
+    with loop_over(0, w.as_value(array.size, "i64", 1)) as k:
+        w.store(_load_as_double(w, source, array.dtype, k), w.point_to("double", target, k + first))
+    return first + array.size
 
 
 MAX_OFFSET = 2**31 - 1
