@@ -70,6 +70,7 @@ from wiregrad.backends.native.step_kinds import (
     BackwardStep,
     ExpressionLowering,
     MarkedGradients,
+    NodeKind,
     PackStep,
     PlainStep,
     StencilKey,
@@ -85,7 +86,7 @@ from wiregrad.backends.native.vector_math import (
     find_by_symbol,
 )
 from wiregrad.errors import NotNativeError, OutputError
-from wiregrad.ir import CircuitGraph
+from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.ir.circuit import check_arrays
 from wiregrad.ir.columns import CircuitColumns
 from wiregrad.ir.op import INPUT_CODE
@@ -537,20 +538,20 @@ def _finish_parts(stream: StepStream, parts: Sequence[SlotAccess]) -> list[str]:
     return texts[::-1]
 
 
-class LoopArray(NamedTuple):
+class StepArray(NamedTuple):
     """An array that a loop reads: how many numbers a step reads of it, and the character of its dtype."""
 
     size: int
     dtype: str
 
 
-class LoopArrays(NamedTuple):
+class StepArrays(NamedTuple):
     """What a loop reads and writes."""
 
-    carry: Sequence[LoopArray]
-    rows: Sequence[LoopArray]
+    carry: Sequence[StepArray]
+    rows: Sequence[StepArray]
     """Arrays with one row for each step."""
-    consts: Sequence[LoopArray]
+    consts: Sequence[StepArray]
     results: Sequence[int]
     """The numbers of each result that a step adds a row to."""
 
@@ -575,7 +576,7 @@ MAX_LOOP_STEPS = 400
 """Maximum number of steps of a program that LLVM compiles together with the loop around it."""
 
 
-def build_loop(program: NativeProgram, arrays: LoopArrays, *, stops: bool) -> StepLoop | None:
+def build_loop(program: NativeProgram, arrays: StepArrays, *, stops: bool) -> StepLoop | None:
     """Compile a loop that runs a program step after step; None if the program is too long for that.
 
     The program's first inputs are the carry, then come rows, and what does not change. Its outputs are the next carry,
@@ -586,25 +587,148 @@ def build_loop(program: NativeProgram, arrays: LoopArrays, *, stops: bool) -> St
     steps = program.stream.list_steps()
     if len(steps) > MAX_LOOP_STEPS or program.real.name != "double" or program.real.lanes != 1:
         return None
-    (text,) = _finish_parts(program.stream, [_write_part(program.real, steps)])
+    branch = find_branch(steps, program)
+    groups = [steps] if branch is None else branch.groups
+    texts = _finish_parts(program.stream, [_write_part(program.real, group) for group in groups])
     w = LlvmWriter()
-    _write_step_loop(w, program, arrays, stops=stops)
+    _write_step_loop(w, program, arrays, branch, stops=stops)
     if not stops:
         _write_loop_kernel(w, program, arrays)
-    part = text.replace("define void @part(ptr %w)", "define internal void @part(ptr %w) alwaysinline", 1)
-    functions = jit.JitFunctions("\n".join([part, w.format_module()]), level=2)
+    parts = [
+        text.replace("define void @part(ptr %w)", f"define internal void @part_{number}(ptr %w) alwaysinline", 1)
+        for number, text in enumerate(texts)
+    ]
+    functions = jit.JitFunctions(_join_modules([*parts, w.format_module()]), level=2)
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
     kernel = 0 if stops else functions.find_address("loop_kernel")
     return StepLoop(kind(functions.find_address("loop")), kernel, functions)
 
 
-def _write_step_loop(w: LlvmWriter, program: NativeProgram, arrays: LoopArrays, *, stops: bool) -> None:
+def _join_modules(texts: Sequence[str]) -> str:
+    """Return one module with the functions of several; what they all declare is declared once."""
+    lines: dict[str, None] = {}
+    functions = []
+    for text in texts:
+        for line in text.split("\n"):
+            if line.startswith("declare"):
+                lines[line] = None
+            else:
+                functions.append(line)
+    return "\n".join([*lines, *functions])
+
+
+LoopStep = tuple[StepKey, dict[int, int]]
+
+
+class StepBranch(NamedTuple):
+    """A body of a loop with a condition by which some of its steps are run or not."""
+
+    condition: int
+    """The slot of the condition."""
+    groups: list[list[LoopStep]]
+    """Steps that always run, those that run where the condition holds and where it does not, and the steps behind."""
+    slots: int
+    """The number of slots of all steps, each of which has a slot of its own."""
+
+
+FORWARD_STEPS = [PlainStep("begin"), PlainStep("copy"), PlainStep("return")]
+"""Steps of programs without gradients that are no nodes."""
+
+
+def find_branch(steps: Sequence[LoopStep], program: NativeProgram) -> StepBranch | None:
+    """Find steps that only one side of a choice needs, and that are worth a branch; None if there are none.
+
+    A choice computes both sides, which is cheaper than a branch unless one of them calls a function.
+    """
+    if any(not isinstance(key, NodeKind) and key not in FORWARD_STEPS for key, _ in steps):
+        return None
+    renamed, slots = _give_own_slots(steps, program)
+    conditions = {holes[0]: None for key, holes in renamed if _is_choice(key)}
+    for condition in conditions:
+        groups = _split_by_choice(renamed, condition)
+        if any(calls_function(key, program.real) for group in groups[1:3] for key, _ in group):
+            return StepBranch(condition, groups, slots)
+    return None
+
+
+def _is_choice(key: StepKey) -> bool:
+    return isinstance(key, NodeKind) and key.op is TABLE["where"]
+
+
+def _give_own_slots(steps: Sequence[LoopStep], program: NativeProgram) -> tuple[list[LoopStep], int]:
+    """Return the steps with a slot of its own for each result, and copies of the outputs at the end."""
+    current: dict[int, int] = {}
+    renamed: list[LoopStep] = []
+    count = program.buffer_length
+    for key, holes in steps:
+        if isinstance(key, PlainStep) and key.name != "copy":
+            continue
+        read = len(key.types) if isinstance(key, NodeKind) else 1
+        new = {hole: current.get(slot, slot) if hole < read else slot for hole, slot in holes.items()}
+        current[holes[OUTPUT_HOLE]] = new[OUTPUT_HOLE] = count
+        renamed.append((key, new))
+        count += 1
+    for slot in range(program.inputs, program.inputs + program.outputs):
+        if slot in current:
+            renamed.append((PlainStep("copy"), {0: current[slot], OUTPUT_HOLE: slot}))
+    return renamed, count
+
+
+def _split_by_choice(steps: Sequence[LoopStep], condition: int) -> list[list[LoopStep]]:
+    """Return the steps in four groups: before the choices by a condition, for either side of them, and behind."""
+    behind = _find_dependents(steps, condition)
+    sides = [_find_one_sided(steps, condition, side, behind) for side in (1, 2)]
+    groups: list[list[LoopStep]] = [[], [], [], []]
+    for number, step in enumerate(steps):
+        place = 3 if number in behind else 1 if number in sides[0] else 2 if number in sides[1] else 0
+        groups[place].append(step)
+    return groups
+
+
+def _list_read_slots(step: LoopStep) -> list[int]:
+    key, holes = step
+    return [holes[k] for k in range(len(key.types))] if isinstance(key, NodeKind) else [holes[0]]
+
+
+def _find_dependents(steps: Sequence[LoopStep], condition: int) -> set[int]:
+    """Return the choices by a condition, and the steps that depend on one of them."""
+    slots: set[int] = set()
+    found = set()
+    for number, step in enumerate(steps):
+        key, holes = step
+        if (_is_choice(key) and holes[0] == condition) or not slots.isdisjoint(_list_read_slots(step)):
+            found.add(number)
+            slots.add(holes[OUTPUT_HOLE])
+    return found
+
+
+def _find_one_sided(steps: Sequence[LoopStep], condition: int, side: int, behind: set[int]) -> set[int]:
+    """Return the steps whose results only one side of the choices by a condition reads."""
+    shared: set[int] = set()
+    """Slots that something else reads."""
+    wanted: set[int] = set()
+    found = set()
+    for number in reversed(range(len(steps))):
+        key, holes = steps[number]
+        is_own = number not in behind and holes[OUTPUT_HOLE] in wanted and holes[OUTPUT_HOLE] not in shared
+        if is_own:
+            found.add(number)
+        for hole, slot in enumerate(_list_read_slots(steps[number])):
+            is_side = _is_choice(key) and holes[0] == condition and hole == side
+            (wanted if is_own or is_side else shared).add(slot)
+    return found
+
+
+def _write_step_loop(
+    w: LlvmWriter, program: NativeProgram, arrays: StepArrays, branch: StepBranch | None, *, stops: bool
+) -> None:
     """Write the function that runs the steps."""
     w.begin_function("i64 @loop(ptr noalias %w, ptr noalias %table, i64 %first, i64 %distance, i64 %steps)")
     outside, table = (w.name_value(name, "ptr") for name in ("%w", "%table"))
     # A copy of the buffer whose address nobody else knows: LLVM keeps it in registers.
     length = program.buffer_length
-    buffer = w.emit_value("ptr", f"alloca double, i64 {length}, align 64", 1)
+    slots = length if branch is None else branch.slots
+    buffer = w.emit_value("ptr", f"alloca double, i64 {slots}, align 64", 1)
     for slot in range(length):
         w.store(w.load("double", w.point_to("double", outside, slot)), w.point_to("double", buffer, slot))
     carry = arrays.carried
@@ -616,7 +740,7 @@ def _write_step_loop(w: LlvmWriter, program: NativeProgram, arrays: LoopArrays, 
         w.emit_return(count)
 
     first, distance, count = (w.name_value(name, "i64") for name in ("%first", "%distance", "%steps"))
-    written = [LoopArray(size, "d") for size in arrays.results]
+    written = [StepArray(size, "d") for size in arrays.results]
     number_of_arrays = len(arrays.rows) + len(written)
     places = [w.load("ptr", w.point_to("ptr", table, k)) for k in range(number_of_arrays)]
     strides = [w.load("i64", w.point_to("i64", table, number_of_arrays + k)) for k in range(number_of_arrays)]
@@ -627,7 +751,7 @@ def _write_step_loop(w: LlvmWriter, program: NativeProgram, arrays: LoopArrays, 
         slot = carry
         for row, array in zip(rows, arrays.rows, strict=False):
             slot = _load_numbers(w, row, array, buffer, slot)
-        w.emit_line(f"call void @part({buffer.typed})")
+        _call_parts(w, buffer, branch)
         slot = outputs + carry
         for row, array in zip(rows[len(arrays.rows) :], written, strict=True):
             for number_in_row in range(array.size):
@@ -645,7 +769,25 @@ def _write_step_loop(w: LlvmWriter, program: NativeProgram, arrays: LoopArrays, 
     w.lines.append("}")
 
 
-def _load_numbers(w: LlvmWriter, source: LlvmValue, array: LoopArray, buffer: LlvmValue, slot: int) -> int:
+def _call_parts(w: LlvmWriter, buffer: LlvmValue, branch: StepBranch | None) -> None:
+    """Write the calls of the functions that make up the body of a loop."""
+    w.emit_line(f"call void @part_0({buffer.typed})")
+    if branch is None:
+        return
+    # Conditions are floats in the buffer.
+    holds = w.load("double", w.point_to("double", buffer, branch.condition)).is_nonzero()
+    yes, no, done = (w.new_name("side") for _ in range(3))
+    w.branch_if(holds, yes, no)
+    w.begin_block(yes, falls=False)
+    w.emit_line(f"call void @part_1({buffer.typed})")
+    w.emit_line(f"br label %{done}")
+    w.begin_block(no, falls=False)
+    w.emit_line(f"call void @part_2({buffer.typed})")
+    w.begin_block(done)
+    w.emit_line(f"call void @part_3({buffer.typed})")
+
+
+def _load_numbers(w: LlvmWriter, source: LlvmValue, array: StepArray, buffer: LlvmValue, slot: int) -> int:
     """Write the loads of consecutive numbers into the slots of a buffer, from a slot on; returns the slot behind."""
     for k in range(array.size):
         w.store(_load_as_double(w, source, array.dtype, k), w.point_to("double", buffer, slot + k))
@@ -664,7 +806,7 @@ LOOP_KERNEL_HEAD_WORDS = 6
 the number of the first step, the distance to the next one, and how many steps there are."""
 
 
-def _write_loop_kernel(w: LlvmWriter, program: NativeProgram, arrays: LoopArrays) -> None:
+def _write_loop_kernel(w: LlvmWriter, program: NativeProgram, arrays: StepArrays) -> None:
     """Write the function that runs the loop as an instruction of a stream.
 
     An operand has two words, where its base address stands and its offset, and a row a third one: the distance to the
@@ -708,11 +850,11 @@ def _write_loop_kernel(w: LlvmWriter, program: NativeProgram, arrays: LoopArrays
         w.store(value, w.point_to("i64", table, number))
     typed = ", ".join(value.typed for value in (buffer, table, first, distance, count))
     w.emit_line(f"call i64 @loop({typed})")
-    _copy_numbers(w, buffer, LoopArray(arrays.carried, "d"), target, 0)
+    _copy_numbers(w, buffer, StepArray(arrays.carried, "d"), target, 0)
     w.end_function()
 
 
-def _copy_numbers(w: LlvmWriter, source: LlvmValue, array: LoopArray, target: LlvmValue, first: int) -> int:
+def _copy_numbers(w: LlvmWriter, source: LlvmValue, array: StepArray, target: LlvmValue, first: int) -> int:
     """Write a loop that copies numbers as floats into a target, from a place on; returns the place behind them."""
     with loop_over(0, w.as_value(array.size, "i64", 1)) as k:
         w.store(_load_as_double(w, source, array.dtype, k), w.point_to("double", target, k + first))

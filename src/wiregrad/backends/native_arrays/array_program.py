@@ -52,7 +52,7 @@ from wiregrad.backends.native.builtin_calls import (
     NumberSequence,
     make_array_builtin,
 )
-from wiregrad.backends.native.tiers import LoopArray, LoopArrays, build_loop, build_program
+from wiregrad.backends.native.tiers import StepArray, StepArrays, build_loop, build_program
 from wiregrad.backends.native_arrays.loop_kernels import (
     CONTIGUOUS,
     STILL,
@@ -1528,7 +1528,7 @@ def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> Str
     """Return the program of a circuit; raise `NotNativeError` if native code is off, or would compute nothing."""
     with pause_collection():
         expanded = compile_expanded(circuit, fenced=fenced)
-        return expanded or compile_loops(simplify(prune(merge_repeated(circuit))), fenced=fenced)
+        return expanded or compile_loops(simplify(prune(loop_ops.tidy_scans(merge_repeated(circuit)))), fenced=fenced)
 
 
 def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:
@@ -1611,7 +1611,7 @@ class GradientProgram:
                     gradient if isinstance(gradient, Port) else builder.place_constant(np.asarray(gradient)[()])
                 )
         labels |= {f"other_{k}": Port(builder, node) for k, node in enumerate(others)}
-        return simplify(prune(builder.build(name="gradient", labels=labels)))
+        return simplify(prune(loop_ops.tidy_scans(builder.build(name="gradient", labels=labels))))
 
     def has_gradients_like_inputs(self, numbers: Collection[int]) -> bool:
         """Return whether the gradient by each of these inputs is present, and has its type."""
@@ -1863,7 +1863,7 @@ class LoopStream:
     ) -> NumberLoop | StreamLoop | None:
         """Return the code of a body on few numbers; None if there is none."""
         try:
-            floats = simplify(write_float_body(body, plan.carry))
+            floats = write_short_powers(simplify(write_float_body(body, plan.carry)))
             if sum(prod(kind.shape) for kind in loop_ops.input_types(floats)) > MAX_LOOP_SCALARS:
                 return None
             scalars = expand_unnamed(floats)
@@ -1945,12 +1945,12 @@ class NumberLoop:
         *,
         stops: bool,
     ) -> None:
-        ins = [LoopArray(prod(kind.shape), kind.dtype.char) for kind in types]
+        ins = [StepArray(prod(kind.shape), kind.dtype.char) for kind in types]
         outs = [prod(kind.shape) for kind in loop_ops.output_types(body)]
         self.program = build_program(scalars)
         self.carry_types = loop_ops.output_types(body)[:carry]
         self.row_types = list(types[carry : carry + rows])
-        self.arrays = LoopArrays(
+        self.arrays = StepArrays(
             ins[:carry], ins[carry : carry + rows], ins[carry + rows :], outs[carry : len(outs) - stops]
         )
         self.code = build_loop(self.program, self.arrays, stops=stops)
@@ -2201,3 +2201,30 @@ def write_float_body(circuit: CircuitGraph, carry: int) -> CircuitGraph:
     outputs = writer.copy_circuit(circuit, inputs, [k < carry for k in range(len(inputs))])
     labels = {f"y{k}": writer.as_float(port) for k, port in enumerate(outputs)}
     return prune(writer.builder.build(name="body", labels=labels))
+
+
+def write_short_powers(circuit: CircuitGraph) -> CircuitGraph:
+    """Return a circuit with cubes and fourth powers as products, which are within 2 ulp, as in loops over arrays.
+
+    >>> from wiregrad.ir import parse_text, write_text
+    >>> cube = parse_text("input x\\nb = constant 3.0\\ny = power x b\\noutput y")
+    >>> [row.op.name for row in write_short_powers(cube).rows()]
+    ['input', 'multiply', 'multiply']
+    """
+    constants = circuit.constants()
+    builder = GraphBuilder(finite=False)
+    ports: list[Port] = []
+    for row in circuit.rows():
+        sources = [ports[source] for source in row.sources]
+        exponent = np.ravel(constants.get(row.sources[1], 0.0)) if row.op.name == "power" else np.zeros(1)
+        if row.op is INPUT:
+            ports.append(builder.input(f"x{len(ports)}", circuit.type_of(row.node)))
+        elif row.op is CONSTANT:
+            ports.append(builder.place_constant(constants[row.node]))
+        elif (exponent == 3.0).all() or (exponent == 4.0).all():
+            square = builder.apply("multiply", sources[0], sources[0])
+            ports.append(builder.apply("multiply", square, sources[0] if exponent[0] == 3.0 else square))
+        else:
+            ports.append(builder.apply(row.op, *sources, mode=row.mode))
+    outputs = circuit.columns.outputs.tolist()
+    return prune(builder.build(name="body", labels={f"y{k}": ports[node] for k, node in enumerate(outputs)}))

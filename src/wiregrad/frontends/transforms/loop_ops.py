@@ -56,6 +56,7 @@ from wiregrad.ops.gradient_flow import (
     shape_of,
 )
 from wiregrad.passes import SilentWatcher, prune, sweep_backward, sweep_forward
+from wiregrad.passes.rewriting import Rewriter, merge_duplicates
 
 MIN_LONG_LOOP = 20_000
 """A loop is long if its body has so many nodes in all steps together."""
@@ -856,25 +857,30 @@ def _hoist_fixed_nodes(plan: ScanPlan) -> HoistedScan | None:
     body = plan.body
     inputs = list(body.input_indices())
     end = plan.carry + plan.xs
-    fixed = {*inputs[end:], *body.constants()}
+    known = set(body.constants())
+    fixed = set(inputs[end:])
     moved: list[int] = []
     for row in body.rows():
-        if row.sources and fixed.issuperset(row.sources):
+        if not row.sources or not all(source in fixed or source in known for source in row.sources):
+            continue
+        if known.issuperset(row.sources):
+            # A number that is known stays in the body, where it says more than a wire does.
+            known.add(row.node)
+        else:
             fixed.add(row.node)
             moved.append(row.node)
     if not moved:
         return None
     read = {source for row in body.rows() if row.node not in fixed for source in row.sources}
-    read.update(body.columns.outputs.tolist())
-    border = [node for node in sorted(read & fixed) if node not in body.constants()]
+    border = sorted((read | set(body.columns.outputs.tolist())) & fixed)
     first = BodyWriter(body)
     ports: list[Any] = [*[None] * end, *first.add_inputs(plan.in_types[end:])]
-    first.copy_body(ports, {row.node: None for row in body.rows() if row.node not in fixed})
+    first.copy_body(ports, {row.node: None for row in body.rows() if row.node not in fixed and row.node not in known})
     rest = BodyWriter(body)
     ports = [*rest.add_inputs(plan.in_types[:end])]
-    known = dict(zip(border, rest.add_inputs([body.type_of(node) for node in border]), strict=True))
-    replaced = {node: known.get(node) for node in moved}
-    outputs = rest.copy_body([*ports, *[known.get(node) for node in inputs[end:]]], replaced)
+    arriving = dict(zip(border, rest.add_inputs([body.type_of(node) for node in border]), strict=True))
+    replaced = {node: arriving.get(node) for node in moved}
+    outputs = rest.copy_body([*ports, *[arriving.get(node) for node in inputs[end:]]], replaced)
     before = first.build([first.ports[node] for node in border])
     return HoistedScan(before, replace(plan, body=rest.build(outputs), _pulls={}, _pushes={}))
 
@@ -1886,3 +1892,115 @@ def _write_plan_with_floats(plan: ControlPlan) -> ControlPlan:
     if isinstance(plan, SwitchPlan):
         return SwitchPlan(tuple(map(write_integers_as_floats, plan.branches)), plan.called, plan.is_condition)
     return plan
+
+
+def find_scan(op: Op) -> ScanPlan | None:
+    """Return the plan of a scan; None for any other op."""
+    plan = op.plan if isinstance(op, ControlOp) else None
+    return plan if isinstance(plan, ScanPlan) else None
+
+
+def tidy_scans(circuit: CircuitGraph) -> CircuitGraph:
+    """Compute what is the same in all steps of scans before them, and join scans that run the same steps.
+
+    A gradient runs the steps of a scan again to store some of their values; the values themselves come from the same
+    run then.
+    """
+    if all(find_scan(row.op) is None for row in circuit.rows()):
+        return circuit
+    return prune(_ScanJoiner(merge_duplicates(_hoist_scans(circuit))).join())
+
+
+def _begin_rewriting(circuit: CircuitGraph) -> tuple[Rewriter, GraphBuilder]:
+    builder = GraphBuilder(finite=False)
+    rewriter = Rewriter(circuit)
+    rewriter.recording = builder.recording
+    return rewriter, builder
+
+
+def _hoist_scans(circuit: CircuitGraph) -> CircuitGraph:
+    """Return a circuit whose scans compute nothing that is the same in all steps."""
+    rewriter, builder = _begin_rewriting(circuit)
+    for row in circuit.rows():
+        sources = [rewriter.where[source] for source in row.sources]
+        plan = find_scan(row.op)
+        hoisted = None if plan is None else plan.hoisted
+        if plan is None or hoisted is None:
+            rewriter.copy_node(row, sources)
+            continue
+        ports = [Port(builder, source) for source in sources]
+        results = apply_circuit(hoisted.before, plan.split(ports).consts)
+        consts = [results[node] for node in hoisted.before.columns.outputs.tolist()]
+        first = ports[: plan.counted + plan.carry + plan.xs]
+        rewriter.map_node(row, SCAN_OP.bind_once(loop=hoisted.plan)(*first, *consts).index)
+    return rewriter.build_circuit()
+
+
+class _ScanJoiner:
+    """Joins the scans of a circuit that run the same steps on the same operands."""
+
+    def __init__(self, circuit: CircuitGraph) -> None:
+        self.circuit = circuit
+        self.rewriter, self.builder = _begin_rewriting(circuit)
+        self._groups: dict[Any, list[ScanPlan]] = {}
+        for row in circuit.rows():
+            plan = find_scan(row.op)
+            if plan is not None:
+                self._groups.setdefault(self._make_key(plan, row.sources), []).append(plan)
+        self._joined: dict[Any, Port] = {}
+
+    @staticmethod
+    def _make_key(plan: ScanPlan, sources: Sequence[int]) -> Any:
+        return (*sources, plan.carry, plan.xs, plan.length, plan.reverse, plan.counted)
+
+    def join(self) -> CircuitGraph:
+        """Return the circuit with joined scans."""
+        for row in self.circuit.rows():
+            sources = [self.rewriter.where[source] for source in row.sources]
+            plan = find_scan(row.op)
+            key = None if plan is None else self._make_key(plan, row.sources)
+            plans = self._groups.get(key, [])
+            whole = _join_plans(plans) if len(plans) > 1 and key not in self._joined else None
+            if whole is not None:
+                ports = [Port(self.builder, source) for source in sources]
+                self._joined[key] = SCAN_OP.bind_once(loop=whole)(*ports)
+            if plan is None or key not in self._joined:
+                self._groups.pop(key, None)
+                self.rewriter.copy_node(row, sources)
+            else:
+                self.rewriter.map_node(row, self._pick_results(plan, plans, self._joined[key]).index)
+        return self.rewriter.build_circuit()
+
+    def _pick_results(self, plan: ScanPlan, plans: Sequence[ScanPlan], packed: Port) -> Port:
+        """Return the joined results of one scan, picked from those of all."""
+        carried = sum(plan.layout.sizes[: plan.carry])
+        before = sum(sum(other.layout.sizes[other.carry :]) for other in plans[: plans.index(plan)])
+        own = sum(plan.layout.sizes[plan.carry :])
+        if before == 0 and carried + own == packed.shape[0]:
+            return packed
+        ranges = [(0, carried), (carried + before, carried + before + own)]
+        pieces = [pick_elements(packed, slice(*each)) for each in ranges if each[0] < each[1]]
+        joined: Port = reshape_to(join_rows(pieces), plan.layout.kind.shape)
+        return joined
+
+
+def _join_plans(plans: Sequence[ScanPlan]) -> ScanPlan | None:
+    """Return a scan with the results of several that read the same; None if their steps differ."""
+    first = plans[0]
+    if len({id(plan) for plan in plans}) < len(plans) or len({plan.layout.kind.dtype for plan in plans}) > 1:
+        return None
+    writer = BodyWriter(first.body)
+    inputs = writer.add_inputs(first.in_types)
+    outputs = []
+    for plan in plans:
+        copier = BodyWriter(plan.body)
+        copier.builder = writer.builder
+        outputs.append(copier.copy_body(inputs))
+    carries = merge_duplicates(writer.build([wire for each in outputs for wire in each[: first.carry]]))
+    nodes = carries.columns.outputs.tolist()
+    if any(nodes[k] != nodes[k % first.carry] for k in range(len(nodes))):
+        return None
+    rows = [wire for each in outputs for wire in each[first.carry :]]
+    body = prune(merge_duplicates(writer.build([*outputs[0][: first.carry], *rows])))
+    joined = replace(first, body=body, _pulls={}, _pushes={})
+    return None if joined.layout.is_single or joined.layout.kind.dtype != first.layout.kind.dtype else joined
