@@ -852,37 +852,105 @@ class HoistedScan(NamedTuple):
         return reached
 
 
-def _hoist_fixed_nodes(plan: ScanPlan) -> HoistedScan | None:
-    """Move the nodes that read constants alone out of the body of a scan; None if there are none."""
-    body = plan.body
-    inputs = list(body.input_indices())
-    end = plan.carry + plan.xs
-    known = set(body.constants())
-    fixed = set(inputs[end:])
+class SplitCircuit(NamedTuple):
+    """A circuit in two: what some of its inputs alone determine, and the rest."""
+
+    before: CircuitGraph | None
+    """Takes these inputs; None if the rest needs nothing of it."""
+    rest: CircuitGraph
+    """Takes the other inputs, then the outputs of `before`."""
+    moved: int
+    """The number of nodes that were moved."""
+
+    def compute_before(self, fixed: Sequence[object]) -> list[Any]:
+        """Return what the rest reads of the fixed inputs."""
+        if self.before is None:
+            return []
+        results = apply_circuit(self.before, fixed)
+        return [results[node] for node in self.before.columns.outputs.tolist()]
+
+
+def split_circuit(circuit: CircuitGraph, is_fixed: Sequence[bool]) -> SplitCircuit:
+    """Move the nodes of a circuit that read fixed inputs alone to a circuit of their own."""
+    inputs = list(circuit.input_indices())
+    known = set(circuit.constants())
+    fixed = {node for node, flag in zip(inputs, is_fixed, strict=True) if flag}
     moved: list[int] = []
-    for row in body.rows():
+    for row in circuit.rows():
         if not row.sources or not all(source in fixed or source in known for source in row.sources):
             continue
         if known.issuperset(row.sources):
-            # A number that is known stays in the body, where it says more than a wire does.
+            # A number that is known stays where it is, because there it says more than a wire does.
             known.add(row.node)
         else:
             fixed.add(row.node)
             moved.append(row.node)
-    if not moved:
+    read = {source for row in circuit.rows() if row.node not in fixed for source in row.sources}
+    border = sorted((read | set(circuit.columns.outputs.tolist())) & fixed)
+    first, rest = BodyWriter(circuit), BodyWriter(circuit)
+    ports = [first.add_inputs([circuit.type_of(node)])[0] if node in fixed else None for node in inputs]
+    first.copy_body(ports, {row.node: None for row in circuit.rows() if row.node not in fixed | known})
+    own = [rest.add_inputs([circuit.type_of(node)])[0] for node in inputs if node not in fixed]
+    arriving = dict(zip(border, rest.add_inputs([circuit.type_of(node) for node in border]), strict=True))
+    remaining = iter(own)
+    ports = [arriving.get(node) if node in fixed else next(remaining) for node in inputs]
+    outputs = rest.copy_body(ports, {node: arriving.get(node) for node in moved})
+    before = first.build([first.ports[node] for node in border]) if border else None
+    return SplitCircuit(before, rest.build(outputs), len(moved))
+
+
+def _hoist_fixed_nodes(plan: ScanPlan) -> HoistedScan | None:
+    """Move the nodes that read constants alone out of the body of a scan; None if there are none."""
+    is_fixed = [number >= plan.carry + plan.xs for number in range(len(plan.in_types))]
+    split = split_circuit(_lift_from_branches(plan.body, is_fixed), is_fixed)
+    if split.before is None or not split.moved:
         return None
-    read = {source for row in body.rows() if row.node not in fixed for source in row.sources}
-    border = sorted((read | set(body.columns.outputs.tolist())) & fixed)
-    first = BodyWriter(body)
-    ports: list[Any] = [*[None] * end, *first.add_inputs(plan.in_types[end:])]
-    first.copy_body(ports, {row.node: None for row in body.rows() if row.node not in fixed and row.node not in known})
-    rest = BodyWriter(body)
-    ports = [*rest.add_inputs(plan.in_types[:end])]
-    arriving = dict(zip(border, rest.add_inputs([body.type_of(node) for node in border]), strict=True))
-    replaced = {node: arriving.get(node) for node in moved}
-    outputs = rest.copy_body([*ports, *[arriving.get(node) for node in inputs[end:]]], replaced)
-    before = first.build([first.ports[node] for node in border])
-    return HoistedScan(before, replace(plan, body=rest.build(outputs), _pulls={}, _pushes={}))
+    return HoistedScan(split.before, replace(plan, body=split.rest, _pulls={}, _pushes={}))
+
+
+def _lift_from_branches(circuit: CircuitGraph, is_fixed: Sequence[bool]) -> CircuitGraph:
+    """Return a circuit whose branches do not compute what fixed inputs alone determine: it is computed before them."""
+    if not any(isinstance(row.op, ControlOp) and isinstance(row.op.plan, SwitchPlan) for row in circuit.rows()):
+        return circuit
+    writer = BodyWriter(circuit)
+    inputs = iter(list(zip(writer.add_inputs(input_types(circuit)), is_fixed, strict=True)))
+    constants = circuit.constants()
+    ports: list[tuple[Any, bool]] = []
+    for row in circuit.rows():
+        if row.op is INPUT:
+            ports.append(next(inputs))
+        elif row.op is CONSTANT:
+            ports.append((writer.builder.place_constant(constants[row.node]), False))
+        else:
+            operands = [ports[source] for source in row.sources]
+            wires = [wire for wire, _ in operands]
+            plan = row.op.plan if isinstance(row.op, ControlOp) else None
+            if isinstance(plan, SwitchPlan) and any(flag for _, flag in operands[1:]):
+                wire = _lift_from_switch(plan, wires, [flag for _, flag in operands[1:]])
+            else:
+                wire = writer.builder.apply(row.op, *wires, mode=row.mode)
+            ports.append((wire, all(flag for _, flag in operands)))
+    return writer.build([ports[node][0] for node in circuit.columns.outputs.tolist()])
+
+
+def _lift_from_switch(plan: SwitchPlan, wires: Sequence[Port], is_fixed: Sequence[bool]) -> Any:
+    """Apply branches to wires; what fixed ones alone determine is computed before."""
+    index, *operands = wires
+    splits = [split_circuit(branch, is_fixed) for branch in plan.branches]
+    if not any(split.moved for split in splits):
+        return SWITCH_OP.bind_once(loop=plan)(*wires)
+    fixed = [wire for wire, flag in zip(operands, is_fixed, strict=True) if flag]
+    others = [wire for wire, flag in zip(operands, is_fixed, strict=True) if not flag]
+    computed = [split.compute_before(fixed) for split in splits]
+    types = [[] if split.before is None else output_types(split.before) for split in splits]
+    branches = []
+    for number, split in enumerate(splits):
+        writer = BodyWriter(split.rest)
+        own = writer.add_inputs([WireType(wire.dtype, wire.shape) for wire in others])
+        lifted = [writer.add_inputs(kinds) for kinds in types]
+        branches.append(writer.build(writer.copy_body([*own, *lifted[number]])))
+    lifted_plan = SwitchPlan(tuple(branches), plan.called, plan.is_condition)
+    return SWITCH_OP.bind_once(loop=lifted_plan)(index, *others, *[wire for each in computed for wire in each])
 
 
 MAX_FIRST_STEPS = 3
