@@ -227,7 +227,9 @@ class WorkerPool:
         if getattr(executor, "__name__", "") == "ray" and hasattr(executor, "remote"):
             return _RayExecutor(executor)
         if hasattr(executor, "get_executor"):
-            return executor.get_executor()
+            return _open_dask(executor, {})
+        if hasattr(getattr(executor, "_client", None), "get_executor"):
+            return _open_dask(executor._client, getattr(executor, "_kwargs", {}))
         if hasattr(executor, "submit"):
             return executor
         made = executor() if callable(executor) else None
@@ -249,6 +251,15 @@ def _make_pool_like(pool: futures.ProcessPoolExecutor) -> futures.ProcessPoolExe
         "initargs": getattr(pool, "_initargs", ()),
     }
     return futures.ProcessPoolExecutor(**settings)
+
+
+def _open_dask(client: Any, options: Mapping[str, object]) -> object:
+    """Return an executor of a Dask client whose tasks are all different.
+
+    By default Dask gives equal calls one key. A chunk that is submitted again after its worker died would then be the
+    task that has failed already, and fail at once.
+    """
+    return client.get_executor(**{**options, "pure": False})
 
 
 class _Caller:
