@@ -32,7 +32,7 @@ from itertools import accumulate, islice
 from operator import itemgetter
 from os.path import basename
 from types import CodeType, MethodType
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +85,7 @@ from wiregrad.frontends.transforms.derivatives import hessian, jacobian, make_va
 from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
 from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention
-from wiregrad.lazy import pause_collection
+from wiregrad.lazy import NamedTuple, pause_collection
 
 ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
 """The context variable that holds NumPy's error handling, if this version of NumPy has one."""
@@ -532,8 +532,7 @@ class VariantTree:
             walk.last.siblings[walk.check] = variant
 
 
-@dataclass(frozen=True)
-class FailedWalk:
+class FailedWalk(NamedTuple):
     """Where a walk through a tree ended without a valid variant."""
 
     last: RecordedVariant | None
