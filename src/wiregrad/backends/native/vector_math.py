@@ -22,9 +22,8 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +44,7 @@ from wiregrad.backends.native.llvm_writer import (
     when_all,
 )
 from wiregrad.errors import NoRuleError
+from wiregrad.lazy import NamedTuple, record
 from wiregrad.ops.c_expressions import MATH_H_FUNCTIONS
 
 
@@ -1029,7 +1029,7 @@ FUNCTION_SYMBOL_PREFIX = "function."
 REAL_DTYPES: dict[str, type[np.floating]] = {"double": np.float64, "float": np.float32}
 
 
-@dataclass(frozen=True)
+@record
 class VectorFunction:
     """A function of math.h on a number of lanes of double or float, its source and its address."""
 
