@@ -42,7 +42,7 @@ WORKERS = (1, 2, 4)
 FORMULA = "tanh(a * b) + sin(c) * log(1 + a * a) + exp(-b * b) / (1 + c * c)"
 CHUNK = 10_000
 MIN_RATIO = 1.7
-KILL_SHARE = 0.15
+KILL_SHARE = 0.4
 """The share of chunks whose worker is killed, as long as there are kills left."""
 
 
@@ -86,8 +86,12 @@ def open_engine(name: str, workers: int) -> Iterator[object]:
         with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
             yield pool
     elif name == "dask":
+        import dask  # noqa: PLC0415
         from distributed import Client, LocalCluster  # noqa: PLC0415
 
+        # A worker that is not there so long after it was lost is given up for good. By default that is 15 seconds: with
+        # a kill every few seconds it is likely to have been killed once more just then.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
         with (
             LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
             Client(cluster) as client,

@@ -1,6 +1,8 @@
 """Batches on a GPU: value and gradient per point, beside a copy of the same bytes, NVRTC's code, JAX and PyTorch.
 
-    python -m benchmarks.gpu            on a machine with an NVIDIA GPU; CuPy, JAX and PyTorch as far as installed
+    python -m benchmarks.gpu [--no-peers] [100] [1000] [10000]      circuits of so many nodes, by default all
+
+It needs a machine with an NVIDIA GPU; CuPy, JAX and PyTorch are used as far as they are installed.
 
 All times are of one run, per call, of ten calls one after another that the GPU need not wait for: medians between two
 CUDA events, and for JAX and PyTorch by the clock. The copy limit is the time of a device-to-device copy that reads and
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +24,9 @@ from wiregrad.ir import TABLE
 
 INPUTS = 32
 SIZES = ((100, 10**6), (100, 10**7), (1000, 10**6), (10_000, 10**5))
+MAX_PEER_NODES = 100
+"""With more, PyTorch takes many minutes to compile."""
+MAX_NVRTC_NODES = 1000
 REPEATS = 7
 CALLS = 10
 """How many calls are begun before the first has to be complete."""
@@ -29,16 +34,16 @@ KINDS = ("add", "multiply", "subtract", "tanh", "sin", "power", "exp", "add", "m
 """Half of the nodes are sums and products, a quarter functions, an eighth whole powers."""
 
 
-def make_circuit(nodes: int, seed: int = 0) -> Circuit:
+def make_circuit(nodes: int, seed: int = 0, inputs: int = INPUTS, kinds: Sequence[str] = KINDS) -> Circuit:
     """Return a random circuit in which the output depends on every node, and values stay moderate."""
     rng = np.random.default_rng(seed)
     builder = Builder()
-    ports = [builder.input(f"x{k}") for k in range(INPUTS)]
-    bounded = [False] * INPUTS
+    ports = [builder.input(f"x{k}") for k in range(inputs)]
+    bounded = [False] * inputs
     exponents = [builder.place_constant(np.float64(k)) for k in (2.0, 3.0)]
-    for number in range(nodes - INPUTS + 1):
-        one, two = rng.choice(INPUTS, 2, replace=False).tolist()
-        kind = KINDS[int(rng.integers(len(KINDS)))]
+    for number in range(nodes - inputs + 1):
+        one, two = rng.choice(inputs, 2, replace=False).tolist()
+        kind = kinds[int(rng.integers(len(kinds)))]
         if kind in ("power", "exp") and not bounded[one]:
             kind = "tanh"
         if kind in ("tanh", "sin", "exp"):
@@ -138,7 +143,9 @@ def measure_case(nodes: int, count: int, peers: bool) -> None:
         "rows on the GPU": time_on_device(lambda: compiled.batch_value_and_grad(rows)),
         "NumPy rows": time_on_host(lambda: compiled.batch_value_and_grad(host)),
     }
-    calls = {"NVRTC": lambda: make_nvrtc_call(circuit, columns, count)}
+    calls: dict[str, Callable[[], Callable[[], Any]]] = {}
+    if nodes <= MAX_NVRTC_NODES:
+        calls["NVRTC"] = lambda: make_nvrtc_call(circuit, columns, count)
     if peers:
         calls |= {
             "jax.jit": lambda: make_jax_call(circuit, host),
@@ -164,9 +171,10 @@ def measure_case(nodes: int, count: int, peers: bool) -> None:
 
 
 def main() -> None:
-    peers = "--no-peers" not in sys.argv
+    chosen = [int(text) for text in sys.argv[1:] if text.isdigit()]
     for nodes, count in SIZES:
-        measure_case(nodes, count, peers and nodes <= 1000)
+        if not chosen or nodes in chosen:
+            measure_case(nodes, count, "--no-peers" not in sys.argv and nodes <= MAX_PEER_NODES)
 
 
 if __name__ == "__main__":

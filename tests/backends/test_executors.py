@@ -11,6 +11,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -170,8 +171,115 @@ def test_workers_that_always_die_are_an_error(monkeypatch: pytest.MonkeyPatch) -
             future.set_exception(ConnectionError("gone"))
             return future
 
-    with pytest.raises(WorkerError, match="failed 30 times, at last with ConnectionError: gone"):
+    with pytest.raises(WorkerError, match="failed 10 times, at last with ConnectionError: gone"):
         compile_formula().batch(POINTS, executor=DeadPool(0))
+
+
+class EmptyCluster:
+    """Looks like a client of Dask whose cluster has no worker, or which is closed."""
+
+    def __init__(self, *, is_closed: bool = False) -> None:
+        self.is_closed = is_closed
+
+    def get_executor(self) -> Any:
+        raise NotImplementedError
+
+    def nthreads(self) -> dict[str, int]:
+        return {}
+
+    def submit(self, *_: object, **__: object) -> Any:
+        if self.is_closed:
+            raise RuntimeError("the client is closed")
+        return MagicMock()
+
+
+def test_an_executor_without_workers_is_an_error_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(executors, "MAX_SECONDS_ALONE", 0.1)
+
+    with pytest.raises(WorkerError, match="has had no worker for 0 seconds, so the batch cannot go on: start workers"):
+        compile_formula().batch(POINTS, executor=EmptyCluster())
+
+
+def test_an_executor_that_takes_no_chunks_is_an_error() -> None:
+    with pytest.raises(WorkerError, match="takes no chunks any more: RuntimeError: the client is closed"):
+        compile_formula().batch(POINTS, executor=EmptyCluster(is_closed=True))
+
+
+MANY_POINTS = np.random.default_rng(1).normal(size=(20_000, 3))
+"""So many that the rows of a chunk are shared with other processes."""
+
+
+class SharingPool(ProcessPoolExecutor):
+    """Computes chunks in this process as a worker does, and notes which of them are in shared memory."""
+
+    def __init__(self, *, can_open: bool = True) -> None:
+        super().__init__(2)
+        self.can_open = can_open
+        self.shared = list[bool]()
+
+    def submit(self, function: Any, call: ChunkCall) -> Future[ChunkOutcome]:  # type: ignore[override]
+        self.shared.append(call.block is not None)
+        if call.block is not None and not self.can_open:
+            call = call._replace(block=call.block._replace(name="the name of another file"))
+        future = Future[ChunkOutcome]()
+        future.set_result(function(call))
+        return future
+
+
+@pytest.mark.parametrize("method", ["batch", "batch_value_and_grad"])
+def test_rows_are_shared_with_processes(method: str, processes: ProcessPoolExecutor) -> None:
+    compiled = compile_formula()
+    pool = SharingPool()
+    wanted = getattr(compiled, method)(MANY_POINTS)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    for executor in (pool, processes):
+        found = getattr(compiled, method)(MANY_POINTS, executor=executor, chunk_size=4_000)
+
+        for one, other in zip(*((x if isinstance(x, tuple) else (x,)) for x in (found, wanted)), strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert pool.shared == [True] * 5
+    # This process took the part of a worker, which keeps blocks open.
+    executors._open_block.cache_clear()
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2
+
+
+def test_rows_are_sent_to_processes_that_cannot_open_shared_memory() -> None:
+    compiled = compile_formula()
+    pool = SharingPool(can_open=False)
+
+    found = compiled.batch(MANY_POINTS, executor=pool, chunk_size=4_000)
+
+    np.testing.assert_array_equal(found, compiled.batch(MANY_POINTS))
+    assert True in pool.shared
+    assert pool.shared[-1] is False
+
+
+def test_columns_and_data_of_losses_are_shared(processes: ProcessPoolExecutor) -> None:
+    fast = wg.compile(lambda x, y: np.sin(x) * y if x > 0 else y)
+    x, y = MANY_POINTS[:, 0], MANY_POINTS[:, 1]
+    params, data = draw_examples(20_000)
+
+    found = fast.batch(x, y, executor=processes, chunk_size=8_000)
+    mean, grads = wg.mean_value_and_grad(loss_of_each, params, data, executor=processes, chunk_size=6_000)
+
+    np.testing.assert_array_equal(found, fast.batch(x, y))
+    alone, alone_grads = wg.mean_value_and_grad(loss_of_each, params, data, chunk_size=6_000)
+    assert mean == alone
+    np.testing.assert_array_equal(grads["w"], alone_grads["w"])
+
+
+def test_sums_that_are_large_are_copied_out_of_shared_memory(processes: ProcessPoolExecutor) -> None:
+    w = np.linspace(0.0, 1.0, 20_000)
+    data = np.random.default_rng(5).normal(size=(12, 20_000))
+
+    def loss(w: Any, x: Any) -> Any:
+        return np.sum(np.tanh(w * x), axis=1)
+
+    found = wg.mean_value_and_grad(loss, w, data, executor=processes, chunk_size=2)
+
+    np.testing.assert_array_equal(found[1], wg.mean_value_and_grad(loss, w, data, chunk_size=2)[1])
 
 
 def test_processes_that_are_killed_are_replaced() -> None:

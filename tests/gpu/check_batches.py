@@ -1,6 +1,6 @@
 """Runs kernels on a GPU and compares them with the same text on the processor, bit for bit.
 
-    python tests/gpu/check_batches.py 1000000
+    python tests/gpu/check_batches.py 1000000           at so many points, in a process for each core
 
 On a machine with an NVIDIA GPU, its driver, NumPy and llvmlite. Every op alone and random circuits are computed at so
 many points, special numbers among them, in float64 and float32. Tests compare the text on the processor with the
@@ -11,9 +11,13 @@ arrays of CuPy, PyTorch and JAX are read and written in place, as far as these a
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -69,28 +73,39 @@ def compare(circuit: Circuit, count: int, seed: int) -> int:
     return int((~same).any(axis=1).sum())
 
 
-def check_circuits(count: int) -> int:
-    tried = [(use.text, case.circuit) for use, case in uses_alone()]
+@cache
+def list_circuits() -> list[tuple[str, Circuit]]:
+    """Return every circuit to try with its name: all uses of ops, random circuits, and a third of both in float32."""
+    tried = [(f"float64 {use.text}", case.circuit) for use, case in uses_alone()]
     tried += [
-        (f"random {seed}", random_circuit(np.random.default_rng(seed), nodes=20)) for seed in range(RANDOM_CIRCUITS)
+        (f"float64 random {seed}", random_circuit(np.random.default_rng(seed), nodes=20))
+        for seed in range(RANDOM_CIRCUITS)
     ]
-    wrong = refused = done = 0
-    for real in ("float64", "float32"):
-        for number, (name, circuit) in enumerate(tried if real == "float64" else tried[::3]):
-            try:
-                bad = compare(circuit if real == "float64" else narrow(circuit), count, number)
-            except NotNativeError:
-                refused += 1
-                continue
-            except WiregradError as error:
-                say(f"{real} {name}: {type(error).__name__}: {error}")
-                refused += 1
-                continue
-            done += 1
-            wrong += bool(bad)
-            if bad:
-                say(f"{real} {name}: {bad:,} of {count:,} points differ")
-    say(f"{done} circuits at {count:,} points: {wrong} differ; {refused} have no native code")
+    return tried + [(name.replace("float64", "float32"), narrow(circuit)) for name, circuit in tried[::3]]
+
+
+def check_circuit(count: int, number: int) -> str | int:
+    """Return at how many points a circuit of the list differs, or why it has no code for a GPU."""
+    try:
+        return compare(list_circuits()[number][1], count, number)
+    except NotNativeError:
+        return ""
+    except WiregradError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def check_circuits(count: int, processes: int) -> int:
+    """Compare all circuits, several at a time; return how many differ."""
+    names = [name for name, _ in list_circuits()]
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        answers = list(pool.map(partial(check_circuit, count), range(len(names))))
+    for name, answer in zip(names, answers, strict=True):
+        if answer:
+            say(f"{name}: {answer if isinstance(answer, str) else f'{answer:,} of {count:,} points differ'}")
+    compared = [answer for answer in answers if isinstance(answer, int)]
+    wrong = sum(1 for answer in compared if answer)
+    refused = len(answers) - len(compared)
+    say(f"{len(compared)} circuits at {count:,} points: {wrong} differ; {refused} have no native code")
     return wrong
 
 
@@ -113,6 +128,7 @@ def check_library(name: str, make: Callable[[Any, NDArray[Any]], Any], take: Cal
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    processes = int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count() or 1
     began = time.perf_counter()
     wrong = check_library("cupy", lambda lib, x: lib.asarray(x), lambda lib, y: lib.asnumpy(lib.asarray(y)))
     wrong += check_library(
@@ -126,7 +142,7 @@ def main() -> None:
         return lib.numpy.asarray(x).block_until_ready()
 
     wrong += check_library("jax", make_jax, lambda lib, y: np.asarray(lib.numpy.asarray(y)))
-    wrong += check_circuits(count)
+    wrong += check_circuits(count, processes)
     say(f"{time.perf_counter() - began:.0f} s")
     raise SystemExit(bool(wrong))
 

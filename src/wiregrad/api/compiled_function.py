@@ -32,7 +32,7 @@ from itertools import accumulate, islice
 from operator import itemgetter
 from os.path import basename
 from types import CodeType, MethodType
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +85,13 @@ from wiregrad.frontends.transforms.derivatives import hessian, jacobian, make_va
 from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
 from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention
-from wiregrad.lazy import pause_collection
+from wiregrad.lazy import load_module_lazily, pause_collection
+
+if TYPE_CHECKING:
+    from wiregrad.exchange import framework_export
+else:
+    # Only functions on a GPU need it.
+    framework_export = load_module_lazily("wiregrad.exchange.framework_export")
 
 ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
 """The context variable that holds NumPy's error handling, if this version of NumPy has one."""
@@ -168,7 +174,8 @@ def compile(
     recorded too, as long as recordings save more time than they cost, or, with `limit`, up to that many recordings.
     `argnums` and `argnames` select the arguments that `value_and_grad` differentiates by. With `assume="finite"`
     gradients of functions of numbers are faster, but right only where no value and no local slope is infinite or NaN,
-    in branches that are not taken either. With `device="cuda"` batches of functions of numbers run on an NVIDIA GPU.
+    in branches that are not taken either. With `device="cuda"` batches of functions of numbers run on an NVIDIA GPU,
+    and calls on arrays too, by JAX, which has to be installed with its CUDA packages.
 
     >>> def huber(x):
     ...     return 0.5 * x * x if abs(x) < 1.0 else abs(x) - 0.5
@@ -380,6 +387,12 @@ class RecordedVariant:
         replay = self.replay
         nodes = 0 if circuit is None else len(circuit)
         return VariantInfo(nodes, len(self.recording.checks), replay.tier, replay.reason, self.hits, self.flip)
+
+
+def has_array_inputs(recording: CertifiedRecording) -> bool:
+    """Return whether an input of a recording is an array."""
+    circuit = recording.circuit
+    return circuit is not None and any(circuit.type_of(node).shape for node in circuit.input_indices())
 
 
 def returns_real(recording: CertifiedRecording) -> bool:
@@ -1289,7 +1302,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         ranges = self._argument_ranges(args, kwargs, with_labels=call.with_labels) if asks_gradient else None
         gradient_by = None if ranges is None else [(start, stop) for _, start, stop in ranges[0]]
         with pause_collection():
-            return make_replay(recording, numpy_numbers=(np.float64,) in call.marks, gradient_by=gradient_by)
+            replay = make_replay(recording, numpy_numbers=(np.float64,) in call.marks, gradient_by=gradient_by)
+        if replay is None or self.device == "cpu" or not has_array_inputs(recording):
+            return replay
+        return framework_export.JaxReplay(recording, framework_export.find_jax_gpu(self.device))
 
     def _answer_long_call(
         self,

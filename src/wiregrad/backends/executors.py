@@ -11,20 +11,26 @@ Kept true:
 - A chunk whose worker died is computed again. What a computation raises is part of its outcome, so every other failure
   of a future is one of its worker.
 - Only a few chunks per worker exist at a time, so a batch may have more points than memory holds.
+- Processes of this machine read the rows of a chunk, and write results, in memory that they share with the caller
+  (`ChunkMemory`); a block of it that a lost worker may still write to is never used again.
 
 A circuit travels as the bytes of a circuit file (`FileProgram`); each worker compiles it once.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
 import pickle
+import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count
+from math import prod
 from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
@@ -37,10 +43,20 @@ DEFAULT_CHUNK_SIZE = 65_536
 """The number of points of a chunk."""
 CHUNKS_PER_WORKER = 3
 """How many chunks exist per worker: one that is computed, one that is on its way there, and one on its way back."""
-MAX_LOSSES = 30
+MAX_LOSSES = 10
 """After so many deaths of workers, with no chunk completed between them, a batch is given up."""
 PAUSE_SECONDS = 0.05
 """How long to wait after the first death of a worker, and how much longer after each further one."""
+CHECK_SECONDS = 2.0
+"""How long to wait for a chunk before it is asked whether there are workers at all."""
+MAX_SECONDS_ALONE = 60.0
+"""After so many seconds without any worker a batch is given up; a lost one may take a while to be replaced."""
+MIN_SHARED_BYTES = 1 << 16
+"""Arrays below this size are sent to other processes, those above are shared with them."""
+RESULTS_PER_INPUT = 4
+"""How much room a block of shared memory has for results, in sizes of its inputs; unused room takes no memory."""
+MAX_OPEN_BLOCKS = 16
+"""The number of blocks of shared memory that a worker keeps open."""
 MAX_PROGRAMS = 16
 """The number of compiled circuits that a worker keeps."""
 BAR_WIDTH = 24
@@ -124,6 +140,8 @@ class ChunkCall(NamedTuple):
     points: ChunkPoints
     is_summed: bool
     """Whether the results of all points are added up."""
+    block: SharedBlock | None = None
+    """The shared memory that has the points, and room for the results; None if they are sent."""
 
 
 class ChunkOutcome(NamedTuple):
@@ -165,6 +183,169 @@ def _make_portable(error: Exception) -> Exception:
     return error
 
 
+class SharedArray(NamedTuple):
+    """An array in a block of shared memory: where it begins, its shape and the name of its dtype."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    def view(self, memory: mmap.mmap) -> NDArray[Any]:
+        """Return the array in place."""
+        return np.frombuffer(memory, self.dtype, prod(self.shape), self.offset).reshape(self.shape)
+
+
+class SharedBlock(NamedTuple):
+    """A block of shared memory as another process of this machine finds it: a file of its owner that has no path."""
+
+    path: str
+    name: str
+    """A random name. By the time a process opens the path, its number may belong to another file."""
+    size: int
+
+    def open_memory(self) -> mmap.mmap:
+        """Return the memory; raise `OSError` if the block is gone, or may not be opened.
+
+        The last blocks stay open, because reading memory for the first time is slow. Once the owner has given a block
+        up, that takes no memory.
+        """
+        return _open_block(self)
+
+    def map_memory(self) -> mmap.mmap:
+        """Open the memory."""
+        descriptor = os.open(self.path, os.O_RDWR)
+        try:
+            if self.name not in os.readlink(f"/proc/self/fd/{descriptor}"):
+                raise FileNotFoundError(f"{self.path} is another file now")
+            return mmap.mmap(descriptor, self.size)
+        finally:
+            os.close(descriptor)
+
+
+@lru_cache(MAX_OPEN_BLOCKS)
+def _open_block(block: SharedBlock) -> mmap.mmap:
+    return block.map_memory()
+
+
+class OwnedBlock:
+    """A block of shared memory in the process that made it."""
+
+    def __init__(self, size: int) -> None:
+        name = f"wiregrad-{secrets.token_hex(16)}"
+        self._descriptor = os.memfd_create(name)
+        os.ftruncate(self._descriptor, size)
+        self.memory = mmap.mmap(self._descriptor, size)
+        self.address = SharedBlock(f"/proc/{os.getpid()}/fd/{self._descriptor}", name, size)
+
+    def close(self) -> None:
+        """Give the memory back, even where processes that were forked still have the file."""
+        self.memory.madvise(mmap.MADV_REMOVE)
+        os.close(self._descriptor)
+
+
+class ChunkMemory:
+    """Blocks of shared memory for the chunks that are under way."""
+
+    is_supported = hasattr(os, "memfd_create") and hasattr(mmap, "MADV_REMOVE")
+
+    def __init__(self) -> None:
+        self.is_used = True
+        """Whether further chunks are shared; False if a worker could not open a block."""
+        self._free: list[OwnedBlock] = []
+        self._used: dict[int, OwnedBlock] = {}
+        """The block of each chunk, by its number."""
+
+    def lend(self, number: int, call: ChunkCall) -> ChunkCall:
+        """Return a call whose rows are in shared memory; the call itself if they are few."""
+        table = call.points.table
+        arrays = table if isinstance(table, tuple) else (table,)
+        size = sum(_align(array.nbytes) for array in arrays if isinstance(array, np.ndarray))
+        if size < MIN_SHARED_BYTES or not self.is_used:
+            return call
+        block = self._take_block(size * (1 + RESULTS_PER_INPUT))
+        self._used[number] = block
+        shared, _ = _write_arrays(arrays, block.memory, 0)
+        points = call.points._replace(table=shared if isinstance(table, tuple) else shared[0])
+        return call._replace(points=points, block=block.address)
+
+    def show_results(self, number: int, outcome: ChunkOutcome) -> ChunkOutcome:
+        """Return an outcome with views of what is in shared memory; they are valid until the block is released."""
+        block = self._used.get(number)
+        if block is None:
+            return outcome
+        parts = [part.view(block.memory) if isinstance(part, SharedArray) else part for part in outcome.parts]
+        return outcome._replace(parts=tuple(parts))
+
+    def release(self, number: int) -> None:
+        """Use the block of a chunk again; its results have been taken."""
+        block = self._used.pop(number, None)
+        if block is not None:
+            self._free.append(block)
+
+    def drop(self, number: int) -> None:
+        """Give up the block of a chunk whose worker was lost: it may be alive, and write to it."""
+        block = self._used.pop(number, None)
+        if block is not None:
+            block.close()
+
+    def close(self) -> None:
+        """Give all blocks up."""
+        for block in (*self._free, *self._used.values()):
+            block.close()
+        self._free.clear()
+        self._used.clear()
+
+    def _take_block(self, size: int) -> OwnedBlock:
+        for block in self._free:
+            if block.address.size >= size:
+                self._free.remove(block)
+                return block
+        return OwnedBlock(size)
+
+
+def _align(size: int) -> int:
+    """Return a size rounded up to a whole number of cache lines."""
+    return -(-size // 64) * 64
+
+
+def _write_arrays(arrays: Iterable[Any], memory: mmap.mmap, first: int) -> tuple[tuple[Any, ...], int]:
+    """Copy arrays of plain numbers into memory, as far as they fit; return what replaces them, and the end."""
+    shared = list[Any]()
+    for array in arrays:
+        size = array.nbytes if isinstance(array, np.ndarray) and array.dtype.kind in "biufc" else 0
+        if not size or first + size > len(memory):
+            shared.append(array)
+            continue
+        place = SharedArray(first, array.shape, array.dtype.str)
+        place.view(memory)[...] = array
+        shared.append(place)
+        first += _align(size)
+    return tuple(shared), first
+
+
+def compute_shared_chunk(call: ChunkCall) -> ChunkOutcome:
+    """Compute a chunk whose rows are in shared memory, and write the results there."""
+    assert call.block is not None
+    try:
+        memory = call.block.open_memory()
+    except OSError as error:
+        return ChunkOutcome(error=NotSharedError(f"{type(error).__name__}: {error}"))
+    table = call.points.table
+    arrays = table if isinstance(table, tuple) and not isinstance(table, SharedArray) else (table,)
+    used = [array for array in arrays if isinstance(array, SharedArray)]
+    views = tuple(array.view(memory) if isinstance(array, SharedArray) else array for array in arrays)
+    points = call.points._replace(table=views[0] if arrays is not table else views)
+    outcome = compute_chunk(call._replace(points=points, block=None))
+    end = max(array.offset + _align(prod(array.shape) * np.dtype(array.dtype).itemsize) for array in used)
+    if sum(part.nbytes for part in outcome.parts) < MIN_SHARED_BYTES:
+        return outcome
+    return outcome._replace(parts=_write_arrays(outcome.parts, memory, end)[0])
+
+
+class NotSharedError(Exception):
+    """A worker cannot open the memory of the caller; its chunks are sent then."""
+
+
 class WorkerPool:
     """The workers behind `executor=`."""
 
@@ -174,6 +355,8 @@ class WorkerPool:
         self.generation = 0
         """How often the executor has been replaced."""
         self._executor = self._open(executor)
+        self._alone_since: float | None = None
+        """Since when there has been no worker."""
 
     @property
     def is_local(self) -> bool:
@@ -183,17 +366,44 @@ class WorkerPool:
     def count_workers(self) -> int:
         """Return the number of workers, as far as the executor tells."""
         executor: Any = self._executor
-        client = getattr(executor, "_client", None)
-        if client is not None and hasattr(client, "nthreads"):
-            return max(1, int(sum(client.nthreads().values())))
-        number = getattr(executor, "num_workers", None) or getattr(executor, "_max_workers", None)
+        number = self._count_workers_now()
+        if number is None:
+            number = getattr(executor, "num_workers", None) or getattr(executor, "_max_workers", None)
         return number if isinstance(number, int) and number > 0 else 1
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether the workers are processes of this machine that can read memory of the caller."""
+        return ChunkMemory.is_supported and isinstance(self._executor, futures.ProcessPoolExecutor)
 
     def submit(self, call: ChunkCall) -> futures.Future[ChunkOutcome]:
         """Begin to compute a chunk."""
         executor: Any = self._executor
-        future: futures.Future[ChunkOutcome] = executor.submit(compute_chunk, call)
+        function = compute_chunk if call.block is None else compute_shared_chunk
+        future: futures.Future[ChunkOutcome] = executor.submit(function, call)
         return future
+
+    def check_workers(self) -> None:
+        """Raise if there has been no worker for a while."""
+        if self._count_workers_now() != 0:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = time.monotonic()
+        elif time.monotonic() - self._alone_since > MAX_SECONDS_ALONE:
+            raise WorkerError(
+                f"the executor has had no worker for {MAX_SECONDS_ALONE:.0f} seconds, so the batch cannot go on: start "
+                "workers, and have lost ones replaced"
+            )
+
+    def _count_workers_now(self) -> int | None:
+        """Return the number of workers at the moment; None if the executor does not tell."""
+        if not isinstance(self._executor, _RayExecutor | _DaskExecutor):
+            return None
+        try:
+            return self._executor.num_workers
+        except Exception:
+            # What knows the workers does not answer.
+            return 0
 
     def replace(self, error: BaseException) -> None:
         """Replace a pool that cannot be used any more, because one of its processes died."""
@@ -226,8 +436,9 @@ class WorkerPool:
             return _Caller()
         if getattr(executor, "__name__", "") == "ray" and hasattr(executor, "remote"):
             return _RayExecutor(executor)
-        if hasattr(executor, "get_executor"):
-            return executor.get_executor()
+        client = executor if hasattr(executor, "get_executor") else getattr(executor, "_client", None)
+        if hasattr(client, "get_executor"):
+            return _DaskExecutor(client, getattr(executor, "_kwargs", {}))
         if hasattr(executor, "submit"):
             return executor
         made = executor() if callable(executor) else None
@@ -273,15 +484,51 @@ class _RayExecutor:
 
     @property
     def num_workers(self) -> int:
-        return int(self._ray.cluster_resources().get("CPU", 1))
+        return int(self._ray.cluster_resources().get("CPU", 0))
 
     def submit(self, _function: object, call: ChunkCall) -> futures.Future[ChunkOutcome]:
         future: futures.Future[ChunkOutcome] = self._remote.remote(call).future()
         return future
 
 
+class _DaskExecutor:
+    """A client of Dask as an executor.
+
+    Its own (`Client.get_executor`) does not serve where workers die. Equal calls have one key there, so that a chunk
+    that is submitted again is the task that has failed already. And if the worker that has a result dies before the
+    result was fetched, and so do those that compute it again, the future is never complete.
+    """
+
+    def __init__(self, client: Any, options: Mapping[str, object]) -> None:
+        self._client = client
+        self._options = {**options, "pure": False}
+
+    @property
+    def num_workers(self) -> int:
+        return int(sum(self._client.nthreads().values()))
+
+    def submit(self, function: object, call: ChunkCall) -> futures.Future[ChunkOutcome]:
+        task = self._client.submit(function, call, **self._options)
+        future = futures.Future[ChunkOutcome]()
+
+        def pass_on(done: Any) -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(done.result())
+            except BaseException as error:
+                future.set_exception(error)
+
+        task.add_done_callback(pass_on)
+        future.add_done_callback(lambda done: task.cancel() if done.cancelled() else task.release())
+        return future
+
+
 class ChunkScheduler:
-    """Runs calls on workers, a few at a time, and yields their outcomes in the order of the calls."""
+    """Runs calls on workers, a few at a time, and yields their outcomes in the order of the calls.
+
+    The results of an outcome are valid until the next one is asked for.
+    """
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
@@ -294,6 +541,7 @@ class ChunkScheduler:
         """Outcomes that wait for earlier ones."""
         self._losses = 0
         """How often workers have died since a chunk was completed."""
+        self._memory: ChunkMemory | None = ChunkMemory() if pool.shares_memory else None
 
     def run(self, calls: Iterator[ChunkCall]) -> Iterator[tuple[ChunkCall, ChunkOutcome]]:
         """Yield each call with its outcome."""
@@ -306,9 +554,13 @@ class ChunkScheduler:
                         return
                     self._wait_for_one()
                 yield self._done.pop(number)
+                if self._memory is not None:
+                    self._memory.release(number)
         finally:
             for future in self._running:
                 future.cancel()
+            if self._memory is not None:
+                self._memory.close()
 
     def _begin_calls(self, numbered: Iterator[tuple[int, ChunkCall]]) -> None:
         while len(self._calls) + len(self._done) < self._window:
@@ -319,32 +571,55 @@ class ChunkScheduler:
             self._submit(number)
 
     def _submit(self, number: int) -> None:
+        call = self._calls[number]
+        if self._memory is not None:
+            call = self._memory.lend(number, call)
         try:
-            future = self._pool.submit(self._calls[number])
+            future = self._pool.submit(call)
         except futures.BrokenExecutor as error:
             self._pool.replace(error)
-            future = self._pool.submit(self._calls[number])
+            future = self._pool.submit(call)
+        except Exception as error:
+            raise WorkerError(f"the executor takes no chunks any more: {type(error).__name__}: {error}") from error
         self._running[future] = (number, self._pool.generation)
 
     def _wait_for_one(self) -> None:
         """Wait until a chunk is complete, or until a worker is known to have died; then begin its chunks again."""
-        done = futures.wait(self._running, return_when=futures.FIRST_COMPLETED).done
+        done: set[futures.Future[ChunkOutcome]] = set()
+        while not done:
+            done = futures.wait(self._running, CHECK_SECONDS, futures.FIRST_COMPLETED).done
+            if not done:
+                self._pool.check_workers()
         lost = list[int]()
         failure: BaseException | None = None
         for future in done:
             number, generation = self._running.pop(future)
             error = futures.CancelledError() if future.cancelled() else future.exception()
             if error is None:
-                self._done[number] = (self._calls.pop(number), future.result())
                 self._losses = 0
+                if not self._take_outcome(number, future.result()):
+                    lost.append(number)
                 continue
             lost.append(number)
+            if self._memory is not None:
+                self._memory.drop(number)
             # When a pool broke, the other futures of its generation fail a moment later.
             failure = error if generation == self._pool.generation else failure
         if failure is not None:
             self._note_loss(failure)
         for number in sorted(lost):
             self._submit(number)
+
+    def _take_outcome(self, number: int, outcome: ChunkOutcome) -> bool:
+        """Take what became of a call; return False if it has to be sent, because its worker cannot share memory."""
+        if self._memory is not None:
+            outcome = self._memory.show_results(number, outcome)
+        if self._memory is not None and isinstance(outcome.error, NotSharedError):
+            self._memory.release(number)
+            self._memory.is_used = False
+            return False
+        self._done[number] = (self._calls.pop(number), outcome)
+        return True
 
     def _note_loss(self, error: BaseException) -> None:
         self._losses += 1
@@ -389,7 +664,7 @@ class OrderedSum:
 
 
 class ResultSink(Protocol):
-    """Takes the results of chunks in their order."""
+    """Takes the results of chunks in their order; they are in memory that the next chunks may use."""
 
     def take(self, outcome: ChunkOutcome) -> None:
         """Take those of the next chunk."""
@@ -401,15 +676,26 @@ class ResultSink(Protocol):
 class RowCollector:
     """Joins the rows of all chunks."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int | None) -> None:
+        """Take the number of all rows, if it is known: then they are copied once."""
+        self._rows = rows
+        self._writer: RowWriter | None = None
         self._chunks: list[tuple[NDArray[Any], ...]] = []
 
     def take(self, outcome: ChunkOutcome) -> None:
         """Take the rows of the next chunk."""
-        self._chunks.append(outcome.parts)
+        if self._rows is None:
+            self._chunks.append(tuple(map(np.array, outcome.parts)))
+            return
+        if self._writer is None:
+            parts = outcome.parts
+            self._writer = RowWriter(tuple(np.empty((self._rows, *part.shape[1:]), part.dtype) for part in parts))
+        self._writer.take(outcome)
 
     def finish(self) -> tuple[Any, ...]:
         """Return all rows."""
+        if self._writer is not None:
+            return self._writer.finish()
         return tuple(np.concatenate(parts) for parts in zip(*self._chunks, strict=True))
 
 
@@ -457,7 +743,7 @@ class Reducer:
         """Take the sums of the next chunk."""
         self._sums = self._sums or [OrderedSum() for _ in outcome.parts]
         for total, part in zip(self._sums, outcome.parts, strict=True):
-            total.add(part)
+            total.add(np.array(part))
         self._size += outcome.size
 
     def finish(self) -> tuple[Any, ...]:
@@ -505,6 +791,8 @@ class ChunkSource(NamedTuple):
     chunks: Iterator[ChunkPoints]
     total: int | None
     """The number of chunks, if it is known."""
+    rows: int | None = None
+    """The number of points, if it is known."""
 
 
 def cut_points(points: object, check: Callable[[Any], NDArray[Any]], options: StreamOptions) -> ChunkSource:
@@ -531,8 +819,10 @@ def cut_data(data: object, check: Callable[[Any], Any], chunks: int | None, chun
         return ChunkSource((ChunkPoints(check(chunk)) for chunk in iterator), None)
     arrays = check(data)
     size = chunk_size or DEFAULT_CHUNK_SIZE
-    starts = range(0, max(len(arrays[0] if isinstance(arrays, tuple) else arrays), 1), size)
-    return ChunkSource((ChunkPoints(_take_rows(arrays, slice(first, first + size))) for first in starts), len(starts))
+    rows = len(arrays[0] if isinstance(arrays, tuple) else arrays)
+    starts = range(0, max(rows, 1), size)
+    chunks_of_rows = (ChunkPoints(_take_rows(arrays, slice(first, first + size))) for first in starts)
+    return ChunkSource(chunks_of_rows, len(starts), rows)
 
 
 def _take_rows(arrays: Any, rows: slice) -> object:
@@ -574,7 +864,7 @@ def stream_batch(method: BatchMethod, points: object, options: StreamOptions) ->
     source = cut_points(points, method.check, options)
     reduction = options.get("reduce")
     out = options.get("out")
-    sink: ResultSink = RowCollector() if out is None else RowWriter(out)
+    sink: ResultSink = RowCollector(source.rows) if out is None else RowWriter(out)
     if reduction is not None:
         sink = Reducer(is_mean=reduction == "mean")
     pool = WorkerPool(options.get("executor"))

@@ -28,9 +28,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.backends.replay_engines import Flip
 from wiregrad.codegen.python_and_numpy import NUMPY_NAMES
 from wiregrad.dtypes import DTYPES, WireType
-from wiregrad.errors import InputError, NoRuleError, require_package, suggest_name
+from wiregrad.errors import DeviceError, InputError, NoRuleError, require_package, suggest_name
+from wiregrad.frontends.recording.value import settle_gradient
+from wiregrad.frontends.replay.recorded_calls import CertifiedRecording, plain_result
 from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Op, join_first_names
 from wiregrad.ir.certificates import CircuitWithChecks, add_check_outputs
 from wiregrad.ops import TABLE, Elementwise
@@ -46,6 +49,7 @@ from wiregrad.ops.c_expressions import (
     ScalarExpression,
     parse_c_text,
 )
+from wiregrad.passes import gradient_circuit, prune, simplify
 
 Array = Any
 """An array of the other library."""
@@ -667,6 +671,10 @@ class JaxLibrary(ArrayLibrary):
         grid[axis] = indices
         return zeros.at[tuple(grid)].add(x)
 
+    def argsort(self, x: Array, axis: int = -1, kind: str | None = None) -> Array:
+        """Return the indices that sort x; JAX takes no name of an algorithm, and a stable one serves for all."""
+        return self._jax.numpy.argsort(x, axis=axis, stable=True)
+
     def imaginary(self, x: Array) -> Array:
         """Return x as an imaginary part beside 0."""
         return self._jax.lax.complex(self._jax.numpy.zeros_like(x), x)
@@ -699,14 +707,111 @@ def to_jax(circuit: CircuitGraph, dtype: str | None = None, *, check: bool = Tru
     """
     narrow = check_narrow_dtype(dtype)
     library = JaxLibrary(narrow=narrow)
+    if not narrow:
+        check_jax_width(circuit, library)
+    return make_function(circuit, library, check=check)
+
+
+def check_jax_width(circuit: CircuitGraph, library: JaxLibrary) -> None:
+    """Raise if JAX would compute a circuit in fewer bits than it has."""
     wide = {circuit.type_of(node).dtype for node in range(circuit.size)} & set(NARROW_DTYPES)
-    if wide and not narrow and not library._jax.config.jax_enable_x64:
+    if wide and not library._jax.config.jax_enable_x64:
         names = " and ".join(sorted(dtype.name for dtype in wide))
         raise NoRuleError(
             f"{circuit.name} computes in {names}, and JAX would use 32 bits without saying so: call "
             'jax.config.update("jax_enable_x64", True) first, or to_jax(dtype="float32")'
         )
-    return make_function(circuit, library, check=check)
+
+
+class JaxReplay:
+    """A replay of a recording on arrays by JAX, on a GPU; arguments and results are NumPy arrays.
+
+    The gradient is that of wiregrad's rules, which become part of the circuit that JAX compiles.
+    """
+
+    tier = "jax"
+    reason = ""
+
+    def __init__(self, recording: CertifiedRecording, device: Any) -> None:
+        assert recording.circuit is not None
+        self._recording = recording
+        self._device = device
+        self._count = len(recording.moving)
+        self._bits = [np.asarray(value).tobytes() for value in recording.expected]
+        library = JaxLibrary()
+        self._jit: Callable[..., Any] = library._jax.jit
+        self._put: Callable[..., Any] = library._jax.device_put
+        check_jax_width(recording.circuit, library)
+        self._program = LibraryProgram(recording.circuit, library)
+        self._library = library
+        self._run = self._jit(lambda *inputs: self._program.run(inputs))
+        self._pull: Callable[..., Any] | None = None
+
+    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the results."""
+        values = [np.asarray(value) for value in self._run(*self._move(inputs))]
+        flip = self._find_flip(values[self._count :])
+        if flip is not None:
+            return flip
+        pairs = zip(values[: self._count], self._recording.in_python, strict=True)
+        return [plain_result(value[()], in_python=in_python) for value, in_python in pairs]
+
+    def compute_gradient(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the first result, followed by its gradient by every input."""
+        if self._pull is None:
+            self._pull = self._compile_gradient()
+        values, checks = self._pull(*self._move(inputs))
+        flip = self._find_flip([np.asarray(check) for check in checks])
+        if flip is not None:
+            return flip
+        value, *grads = [np.asarray(value)[()] for value in values]
+        likes = [float(x) if type(x) is np.float64 else x for x in inputs]
+        settled = [settle_gradient(grad, x) for grad, x in zip(grads, likes, strict=True)]
+        return [plain_result(value), *settled]
+
+    def _compile_gradient(self) -> Callable[..., Any]:
+        circuit = self._recording.circuit
+        assert circuit is not None
+        first = prune(circuit.with_output(circuit.outputs[0]))
+        program = LibraryProgram(simplify(gradient_circuit(first)), self._library)
+
+        def compute(*inputs: Any) -> tuple[list[Any], list[Any]]:
+            # JAX computes once what both circuits compute.
+            return program.run(inputs), self._program.run(inputs)[self._count :]
+
+        compiled: Callable[..., Any] = self._jit(compute)
+        return compiled
+
+    def _move(self, inputs: Sequence[Any]) -> list[Any]:
+        """Return the inputs as arrays of the GPU, in the dtypes of the circuit."""
+        circuit = self._recording.circuit
+        assert circuit is not None
+        kinds = [circuit.type_of(node).dtype for node in circuit.input_indices()]
+        return [self._put(np.asarray(x, kind), self._device) for x, kind in zip(inputs, kinds, strict=True)]
+
+    def _find_flip(self, checks: Sequence[Any]) -> Flip | None:
+        pairs = enumerate(zip(checks, self._bits, strict=True))
+        check = next((k for k, (value, bits) in pairs if value.tobytes() != bits), None)
+        return None if check is None else Flip(check)
+
+
+def find_jax_gpu(device: str) -> Any:
+    """Return the GPU with a name such as "cuda:1" as JAX sees it; raise `DeviceError` if there is none, or no JAX."""
+    wanted = f'device="{device}" runs functions of arrays by JAX'
+    number = int(device.partition(":")[2] or 0)
+    try:
+        import jax  # noqa: PLC0415 - optional
+    except ImportError:
+        raise DeviceError(f'{wanted}, which is not installed: pip install "jax[cuda13]", or leave device out') from None
+    try:
+        devices = jax.devices("gpu")
+    except RuntimeError as error:
+        raise DeviceError(
+            f'{wanted}, which finds no GPU here ({error}): pip install "jax[cuda13]", or leave device out'
+        ) from None
+    if number >= len(devices):
+        raise DeviceError(f"{wanted}, which finds {len(devices)} of them; there is no GPU number {number}")
+    return devices[number]
 
 
 def check_narrow_dtype(dtype: str | None) -> bool:
