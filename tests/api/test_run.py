@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tracemalloc
 from typing import Any
 
@@ -162,6 +163,13 @@ class TestSentGradientsOfArrays:
 
         assert run["w"].grad.nbytes == 80_000
         assert size < 10 * 80_000
+
+    def test_copies_of_a_run_have_all_gradients(self) -> None:
+        run = wg.run(lambda x: np.sum(x @ x), np.full((40, 40), 0.5))
+        (one, two) = copy.deepcopy(run)["x"].branches
+
+        np.testing.assert_array_equal(one.sent, np.full((40, 40), 20.0))
+        np.testing.assert_array_equal(two.sent, np.full((40, 40), 20.0))
 
     def test_the_backward_of_a_function_of_ones_own_runs_once(self) -> None:
         calls = list[int]()

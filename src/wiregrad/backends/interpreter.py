@@ -366,8 +366,9 @@ def evaluate_outputs(circuit: CircuitGraph, inputs: Sequence[Any], *, check: boo
 MIN_RECOMPUTED_BYTES = 1 << 12
 """Smaller gradients are held: computing them again takes longer than their memory is worth."""
 
-_RECOMPUTED = object()
-"""In place of a gradient that is not held, but computed again when it is asked for."""
+
+class _Recomputed:
+    """Written in place of a gradient that is not held; the class itself, so that copies of a run have the same mark."""
 
 
 class _SentGradientRecorder:
@@ -389,7 +390,7 @@ class _SentGradientRecorder:
     def wire(self, row: Row, slot: int, sent: object) -> None:
         value = sent.value if type(sent) is MaskedFlow else sent
         if type(value) is np.ndarray and self._is_recomputed(row, slot, value):
-            sent = _RECOMPUTED
+            sent = _Recomputed
         self.sent[self.starts[row.node] + slot] = sent
 
     def _is_recomputed(self, row: Row, slot: int, value: NDArray[Any]) -> bool:
@@ -414,7 +415,7 @@ class SentGradients(Sequence[Any]):
 
     def __getitem__(self, wire: Any) -> Any:
         held = self._held[wire]
-        return self._recompute(wire % len(self)) if held is _RECOMPUTED else held
+        return self._recompute(wire % len(self)) if held is _Recomputed else held
 
     def _recompute(self, wire: int) -> Any:
         starts = self._circuit.columns.starts
