@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import NamedTuple, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,7 @@ from wiregrad.ir import CircuitGraph
 from wiregrad.ir.circuit import check_arrays
 from wiregrad.ir.columns import CircuitColumns
 from wiregrad.ir.op import INPUT_CODE
+from wiregrad.lazy import NamedTuple, record
 
 STENCIL_TIER = "stencils"
 """The tier of programs made of copied stencils."""
@@ -639,7 +640,7 @@ ConstantChunk = bytes | str
 """Constants that stencils read, or the symbol of a function that they call, in whose place there is a jump to it."""
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Stencil:
     """Machine code with holes."""
 
@@ -669,16 +670,16 @@ class _StencilText(NamedTuple):
         return bytes.fromhex(make_entry_name(*sorted(self.declared), self.body))[:STENCIL_DIGEST_BYTES]
 
 
-@dataclass
 class StencilLibrary:
     """The stencils compiled so far, for one type of number; those of earlier processes are in a file of the cache."""
 
-    real: RealType
-    stencils: dict[StencilKey, Stencil] = field(default_factory=dict)
-    _unsaved: dict[bytes, Stencil] = field(default_factory=dict)
-    """Stencils by their digests that are not in the file yet."""
-    _saved_count: int = 0
-    """The number of stencils in the file when this process last wrote it."""
+    def __init__(self, real: RealType) -> None:
+        self.real = real
+        self.stencils: dict[StencilKey, Stencil] = {}
+        self._unsaved: dict[bytes, Stencil] = {}
+        """Stencils by their digests that are not in the file yet."""
+        self._saved_count = 0
+        """The number of stencils in the file when this process last wrote it."""
 
     def get_stencils(self, keys: Iterable[StencilKey]) -> list[Stencil]:
         """Return stencils by their keys; those that are missing come from the cache, or are compiled."""

@@ -33,6 +33,7 @@ import weakref
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -56,10 +57,13 @@ from wiregrad.backends.native.tiers import build_loop, build_program
 from wiregrad.backends.native_arrays.loop_kernels import (
     CONTIGUOUS,
     STILL,
+    STREAMED,
     STRIDED,
     LoopKernel,
     LoopOperand,
     LoopStore,
+    can_stream,
+    gains_from_pairs,
     write_loop_kernels,
 )
 from wiregrad.backends.native_arrays.lowering import (
@@ -210,15 +214,15 @@ class ResultPool:
         self._arrays: list[NDArray[Any]] = []
 
     def take_array(self) -> NDArray[Any]:
-        """Return an array whose content nobody needs."""
+        """Return an array whose content nobody needs; the one used last, because it may still be in the cache."""
         for _ in range(len(self._arrays)):
             try:
-                array = self._arrays.pop(0)
+                array = self._arrays.pop()
             except IndexError:
                 break
             # One reference is the variable, the other the argument of the call.
             if sys.getrefcount(array) > OWN_REFERENCES or weakref.getweakrefcount(array):
-                self._arrays.append(array)
+                self._arrays.insert(0, array)
             elif self._is_unchanged(array):
                 return array
         return np.empty(self.shape, self.dtype)
@@ -265,6 +269,8 @@ class StreamProgram:
         """What runs the loops of the circuit."""
         self._shares: StreamShares | None = None
         """The same instructions for several threads, if that pays."""
+        self._multiplies = False
+        """Whether BLAS multiplies matrices."""
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         self._arguments = [(kind.shape, kind.dtype) for kind in inputs]
         self._results = [
@@ -379,16 +385,18 @@ class StreamProgram:
         names: Sequence[str] = (),
         labels: Sequence[str] = (),
         number_dtypes: str = "d",
+        *,
+        alone: bool = False,
     ) -> ArrayCallEntry:
         """Return what a builtin needs to run this program; the last results must equal `checks`.
 
         Results without axes become Python floats; `number_dtypes` are the dtypes that they may have. Raises
-        `NotNativeError` for programs that only Python can run: the interpreter computes an op, or an argument or result
-        without axes has another dtype.
+        `NotNativeError` for programs that only Python can run: the interpreter computes an op, an argument or result
+        without axes has another dtype, or several threads run it; with `alone`, one thread runs such programs too.
         """
         if self._fence or len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts):
             raise NotNativeError("the interpreter computes a part of this program")
-        if self.is_shared:
+        if self.is_shared and not alone:
             raise NotNativeError("this program runs in several threads")
         inputs = [CallArray(shape, dtype) for shape, dtype in self._arguments]
         results = [CallArray(shape, dtype, pool is not None) for pool, shape, dtype in self._results]
@@ -423,8 +431,11 @@ class StreamProgram:
         first_check = len(self._results) - len(expected)
         if any(dtype.kind != "f" for _, shape, dtype in self._results[:first_check] if not shape):
             raise NotNativeError("an output without axes is no float")
+        run_alone = self._make_lone_replay(expected)
 
         def replay(*arguments: Any) -> Any:
+            if run_alone is not None and batch.count_threads() == 1:
+                return run_alone(*arguments)
             if len(arguments) != len(self._arguments) or not all(map(_is_exactly, arguments, self._arguments)):
                 return None
             results = self.run(arguments)
@@ -434,6 +445,14 @@ class StreamProgram:
             return tuple(numbers) if failed is None else failed
 
         return replay
+
+    def _make_lone_replay(self, expected: Sequence[Any]) -> Callable[..., Any] | None:
+        """Return the builtin for calls where there is one thread; None if BLAS might then use several."""
+        if self._multiplies:
+            return None
+        with suppress(NotNativeError):
+            return make_array_builtin("replay", self.make_call_entry(expected, number_dtypes="df", alone=True))
+        return None
 
     def _recycled(self, results: list[NDArray[Any]]) -> Iterator[tuple[ResultPool, NDArray[Any]]]:
         for number in self._large_results:
@@ -608,7 +627,10 @@ class ArrayProgram(StreamProgram):
         self._scratch_start = self._workspace_bytes
         """Where the partial sums of loops in pieces begin in the workspace."""
         inner = [step for repeated in self._repeated for step in repeated.body.steps]
-        loops = {step: _build_loop(step) for step in (*self._steps, *inner) if isinstance(step, LoopGroup)}
+        self._multiplies = any(isinstance(step, MatrixProduct) for step in (*self._steps, *inner))
+        streamed = self._find_streamed_results()
+        groups = [step for step in (*self._steps, *inner) if isinstance(step, LoopGroup)]
+        loops = {group: _build_loop(group, streamed) for group in groups}
         self._loops = {step: self._cut_loop(step, loop) for step, loop in loops.items() if loop is not None}
         kernels = {loop.key: loop.kernel for cut in self._loops.values() for loop in cut.list_loops()}
         code_bytes = compile_kernels(kernels)
@@ -632,6 +654,11 @@ class ArrayProgram(StreamProgram):
             code_bytes=code_bytes,
             seconds=time.perf_counter() - start,
         )
+
+    def _find_streamed_results(self) -> frozenset[Storage]:
+        """Return the results that one step writes and none reads."""
+        uses = Counter(storage for step in self._steps for storage in _storages_of(step))
+        return frozenset(storage for storage in self._lowered.results if uses[storage] == 1 and storage.fill is None)
 
     def _cut_loop(self, group: LoopGroup, loop: LoopInstruction) -> CutLoop:
         """Return a loop in pieces that threads can run at the same time; its partial sums are behind all arrays."""
@@ -918,10 +945,14 @@ class LoopInstruction(NamedTuple):
 _KNOWN_KERNELS: dict[Hashable, tuple[LoopKernel, str]] = {}
 """Kernels and their keys, by their parts; expressions count by identity, and stay alive in the kernels."""
 MAX_KNOWN_KERNELS = 20_000
+MIN_STREAMED_BYTES = 1 << 24
+"""Minimum size of the arrays of a loop that writes its results past the cache, which has other uses then."""
+MIN_PAIRED_LENGTH = 1 << 12
+"""Minimum length of a loop that computes two vectors in a round, if it calls functions of math.h."""
 
 
-def _build_loop(group: LoopGroup) -> LoopInstruction | None:
-    """Return the loop of a group; None if it has nothing to do."""
+def _build_loop(group: LoopGroup, streamed: Collection[Storage]) -> LoopInstruction | None:
+    """Return the loop of a group; None if it has nothing to do. Results that may be streamed are named."""
     if not group.stores or not prod(group.shape):
         return None
     arrays = group.list_arrays()
@@ -932,9 +963,13 @@ def _build_loop(group: LoopGroup) -> LoopInstruction | None:
         for array, strides in zip(arrays, axes.strides, strict=True)
     )
     depth = max(0, len(axes.lengths) - 1)
+    if not depth and n > 1 and n * sum(array.dtype.itemsize for array in arrays) >= MIN_STREAMED_BYTES:
+        operands = _stream_targets(group, operands, streamed)
+    is_long = n >= MIN_PAIRED_LENGTH
     parts = (
         depth,
         n == 1,
+        is_long,
         operands,
         tuple(group.loads.values()),
         tuple((key, number) for key, (number, _, _) in group.constants.items()),
@@ -946,6 +981,8 @@ def _build_loop(group: LoopGroup) -> LoopInstruction | None:
         if len(_KNOWN_KERNELS) >= MAX_KNOWN_KERNELS:
             _KNOWN_KERNELS.clear()
         kernel = _build_kernel(group, operands, depth, single=n == 1)
+        if is_long:
+            kernel = kernel._replace(pairs=gains_from_pairs(kernel))
         known = _KNOWN_KERNELS[parts] = kernel, kernel.key
     return LoopInstruction(*known, arrays, axes)
 
@@ -962,6 +999,20 @@ MIN_SHARED_WORK = 1 << 23
 """Minimum work that is cut into pieces in a program that several threads run: waking a thread takes some time."""
 PIECE_MULTIPLE = 64
 """Pieces of a row begin at a multiple of this many elements."""
+
+
+def _stream_targets(
+    group: LoopGroup, operands: tuple[LoopOperand, ...], streamed: Collection[Storage]
+) -> tuple[LoopOperand, ...]:
+    """Return the operands of a large loop, with those results as streams that no step reads again."""
+    dtypes = {operand.dtype for operand in operands} | {op.real for _, op in group.ops}
+    targets = [
+        operand._replace(inner=STREAMED)
+        if operand.inner == CONTIGUOUS and store.target.storage in streamed and can_stream(operand.dtype, dtypes)
+        else operand
+        for operand, store in zip(operands[len(group.loads) :], group.stores, strict=True)
+    ]
+    return (*operands[: len(group.loads)], *targets)
 
 
 class CutLoop(NamedTuple):
