@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 import wiregrad as wg
 from benchmarks.gpu import KINDS, make_circuit, time_on_device, time_on_host
 from wiregrad.api import Circuit
+from wiregrad.backends.cuda.kernels import MAX_PLACED_STEPS
 from wiregrad.backends.native.step_kinds import PlainStep, list_called_functions
 from wiregrad.backends.native.tiers import plan_steps
 from wiregrad.errors import DeviceError
@@ -69,12 +70,19 @@ CALIBRATED = (
     (2500, 16, FUNCTION_KINDS),
 )
 """The number of nodes, of inputs, and the ops, of the circuits at which a machine is measured."""
+CALIBRATED_FORMULAS = (
+    "y = " + " + ".join(f"(x{k} - 0.5 * x{k + 1}) ** 2" for k in range(12)),
+    "y = a * exp(-b * c) + (a - c) * sin(b)",
+)
+"""Circuits as people write them: values are used soon after they were computed."""
 CACHED_STEPS = 600
 """Up to so many steps, code and values are in the processor's first caches."""
 FUNCTION_DEPTH = 5
 """How many sums in a chain take as long as one function."""
 WORK = 2e7
 """The number of points that are measured, times nodes."""
+WARM_SECONDS = 0.5
+"""How long calls are made before they are timed: code for calls that are made often is compiled meanwhile."""
 WORKERS = 2
 MAX_RATIO = 2.0
 
@@ -174,7 +182,8 @@ def list_circuits() -> Iterator[tuple[str, Circuit]]:
 
 @cache
 def list_calibrated() -> list[Circuit]:
-    return [make_circuit(nodes, 100 + k, inputs, kinds) for k, (nodes, inputs, kinds) in enumerate(CALIBRATED)]
+    circuits = [make_circuit(nodes, 100 + k, inputs, kinds) for k, (nodes, inputs, kinds) in enumerate(CALIBRATED)]
+    return [*map(wg.circuit, CALIBRATED_FORMULAS), *circuits]
 
 
 class CallEngine:
@@ -187,7 +196,7 @@ class CallEngine:
         compiled = circuit.compile()
         point = draw_points(circuit, 1)[0].tolist()
         began = time.perf_counter()
-        while time.perf_counter() - began < 0.05 or (compiled.info.tier != "llvm" and time.perf_counter() - began < 2):
+        while time.perf_counter() - began < WARM_SECONDS:
             for _ in range(200):
                 compiled.value_and_grad(point)
 
@@ -292,13 +301,16 @@ class GpuCosts(NamedTuple):
     """Seconds to read or write a number of its memory."""
     step: float
     call: float
+    placed_call: float
+    """Seconds of a function in a short program, where it is written in place instead of called."""
     host_start: float
     host_number: float
     """Seconds to copy a number between NumPy arrays and the GPU."""
 
     def predict(self, work: CircuitWork, count: int) -> float:
         """Return the seconds for points that are on the GPU, where the results stay."""
-        computing = work.sums * self.step + work.calls * self.call
+        is_short = work.sums + work.calls <= MAX_PLACED_STEPS
+        computing = work.sums * self.step + work.calls * (self.placed_call if is_short else self.call)
         return max(self.start, count * max(work.numbers * self.number, computing))
 
     def predict_from_host(self, work: CircuitWork, count: int) -> float:
@@ -339,7 +351,7 @@ def measure_gpu() -> GpuCosts:
     """Return the costs of a GPU; four circuits are compiled for it."""
     there, host = GpuEngine(from_host=False), GpuEngine(from_host=True)
     tiny = wg.circuit("y = a * a")
-    wide, sums, functions, *_ = list_calibrated()
+    wide, sums, functions, _, placed, *_ = list_calibrated()[len(CALIBRATED_FORMULAS) :]
     count = 10**6
     numbers = count_work(wide).numbers
     copied = host.measure(wide, count) / count / numbers
@@ -352,7 +364,9 @@ def measure_gpu() -> GpuCosts:
     step, call = np.linalg.solve(table, seconds).tolist()
     if step < 0:
         step, call = 0.0, float(seconds[1] / pairs[1].calls)
-    return GpuCosts(start, number, step, call, host_start, copied)
+    placed_work = count_work(placed)
+    rest = there.measure(placed, count) / count - placed_work.sums * step
+    return GpuCosts(start, number, step, call, max(rest / placed_work.calls, 0.0), host_start, copied)
 
 
 def compare_engine(engine: Any, circuits: Sequence[tuple[str, Circuit]]) -> int:
