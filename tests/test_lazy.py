@@ -5,16 +5,29 @@ from __future__ import annotations
 import ast
 import gc
 import importlib
+import pickle
 import re
 import subprocess
 import sys
+import typing
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import FrozenInstanceError, dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
-from wiregrad.lazy import import_later, import_module, load_module_lazily, load_names_lazily, pause_collection
+from wiregrad.lazy import (
+    NamedTuple,
+    import_later,
+    import_module,
+    load_module_lazily,
+    load_names_lazily,
+    pause_collection,
+    record,
+)
 
 from .support.limits import PATIENCE
 from .support.threads import run_in_threads
@@ -204,3 +217,147 @@ def test_threads_that_pause_the_collector_leave_it_running() -> None:
     run_in_threads(pause_often, range(4), interval=1e-6)
 
     assert gc.isenabled()
+
+
+class Quick(NamedTuple):
+    """A place."""
+
+    x: int
+    y: float = 2.0
+    name: str = "p"
+
+    @property
+    def length(self) -> int:
+        return super().__len__()
+
+
+class Plain(typing.NamedTuple):
+    """A place."""
+
+    x: int
+    y: float = 2.0
+    name: str = "p"
+
+    @property
+    def length(self) -> int:
+        return tuple.__len__(self)
+
+
+@record
+class Box:
+    """A box."""
+
+    width: float
+    height: float = 1.0
+
+    @cached_property
+    def area(self) -> float:
+        return self.width * self.height
+
+
+@record
+class NamedBox(Box):
+    """A box with a name."""
+
+    name: str = "box"
+
+
+@dataclass(frozen=True, eq=False)
+class PlainBox:
+    """A box."""
+
+    width: float
+    height: float = 1.0
+
+    @cached_property
+    def area(self) -> float:
+        return self.width * self.height
+
+
+def describe_result(call: Callable[[typing.Any], object], cls: type) -> str:
+    """Return what a call with a class gives, or the error it raises, without the name of the class."""
+    try:
+        text = repr(call(cls))
+    except (TypeError, ValueError, AttributeError) as error:
+        text = f"{type(error).__name__}: {error}"
+    return text.replace(cls.__name__, "Class")
+
+
+def match_place(place: typing.Any, cls: typing.Any) -> object:
+    match place:
+        case cls(x, y, name="q"):
+            return x, y
+        case _:
+            return None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda cls: cls(1),
+        lambda cls: cls(1, name="q"),
+        lambda cls: cls(y=1, x=2),
+        lambda cls: cls(),
+        lambda cls: cls(1, 2.0, "p", 4),
+        lambda cls: cls(1, size=3),
+        lambda cls: cls(1, x=3),
+        lambda cls: cls._make([1, 2, 3]),
+        lambda cls: cls._make([1]),
+        lambda cls: cls(1)._replace(y=7),
+        lambda cls: cls(1)._replace(size=7),
+        lambda cls: cls(1)._asdict(),
+        lambda cls: (cls(1) == (1, 2.0, "p"), hash(cls(1)) == hash((1, 2.0, "p")), [*cls(1)], cls(1)[0]),
+        lambda cls: pickle.loads(pickle.dumps(cls(1, 3.0))),
+        lambda cls: copy(cls(1)),
+        lambda cls: cls(1).length,
+        lambda cls: match_place(cls(1, 2.0, "q"), cls),
+        lambda cls: (cls._fields, cls._field_defaults, cls.__match_args__, cls.__doc__, type(cls)),
+        lambda cls: setattr(cls(1), "x", 2),
+        lambda cls: setattr(cls(1), "size", 2),
+        typing.get_type_hints,
+    ],
+)
+def test_a_quick_named_tuple_is_used_as_that_of_typing(call: Callable[[typing.Any], object]) -> None:
+    assert describe_result(call, Quick) == describe_result(call, Plain)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda cls: cls(1.0),
+        lambda cls: cls(1.0, height=2.0),
+        lambda cls: cls(height=1.0, width=2.0),
+        lambda cls: cls(),
+        lambda cls: cls(1.0, 2.0, 3.0),
+        lambda cls: cls(1.0, depth=3.0),
+        lambda cls: (cls(1.0) == cls(1.0), len({cls(1.0), cls(1.0)})),
+        lambda cls: pickle.loads(pickle.dumps(cls(1.0, 3.0))),
+        lambda cls: copy(cls(1.0)),
+        lambda cls: cls(2.0, 3.0).area,
+        lambda cls: (cls.__match_args__, cls.__doc__, cls.height),
+    ],
+)
+def test_a_record_is_used_as_a_frozen_data_class(call: Callable[[typing.Any], object]) -> None:
+    assert describe_result(call, Box) == describe_result(call, PlainBox)
+
+
+def test_a_record_has_the_fields_of_its_base_first() -> None:
+    assert repr(NamedBox(2.0, 3.0, "b")) == "NamedBox(width=2.0, height=3.0, name='b')"
+    assert NamedBox(2.0).area == 2.0
+
+
+@pytest.mark.parametrize("change", [lambda box: setattr(box, "width", 3.0), lambda box: delattr(box, "width")])
+def test_a_record_refuses_changes(change: Callable[[Box], object]) -> None:
+    box = Box(2.0)
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'width' of Box"):
+        change(box)
+
+    assert box.width == 2.0
+
+
+def test_a_default_before_a_field_without_one_is_refused() -> None:
+    with pytest.raises(TypeError, match="a field of Wrong without a default follows one that has a default"):
+
+        class Wrong(NamedTuple):  # type: ignore[misc]
+            x: int = 1
+            y: int  # type: ignore[misc]

@@ -21,9 +21,10 @@ from _thread import allocate_lock
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 from wiregrad.errors import SettingError, short_repr, suggest_name
+from wiregrad.lazy import NamedTuple
 
 NATIVE_VARIABLE = "WIREGRAD_NATIVE"
 VECTOR_MATH_VARIABLE = "WIREGRAD_VECTOR_MATH"

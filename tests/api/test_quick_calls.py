@@ -268,6 +268,48 @@ def branches(x: Any, y: Any) -> Any:
     return x * y * steps + (y if y > 0.5 else -x)
 
 
+class Namespace:
+    """An object whose attributes are the globals of a function."""
+
+
+GLOBAL_CHANGES: dict[str, Callable[[dict[str, Any], Any], object]] = {
+    "stored": lambda names, number: names.__setitem__("scale", number),
+    "updated": lambda names, number: names.update(scale=number),
+    "merged": lambda names, number: names.__ior__({"scale": number}),
+    "by a statement": lambda names, number: exec(f"scale = {number!r}", names),
+    "by a global statement": lambda names, number: names["set_scale"](number),
+    "deleted first": lambda names, number: (names.pop("scale"), names.setdefault("scale", number)),
+    "by the object": lambda names, number: setattr(names["owner"], "scale", number) if "owner" in names else None,
+}
+
+
+@pytest.mark.parametrize("kind", ["a dict", "attributes"])
+@pytest.mark.parametrize("change", sorted(GLOBAL_CHANGES))
+def test_every_way_to_change_a_global_is_noticed(change: str, kind: str) -> None:
+    owner = Namespace()
+    names: dict[str, Any] = {} if kind == "a dict" else vars(owner)
+    exec("scale = 2.0\ndef f(x): return scale * x\ndef set_scale(y):\n    global scale\n    scale = y\n", names)
+    if kind == "attributes":
+        names["owner"] = owner
+    fast = wg.compile(names["f"])
+    for number in (3.0, 4.0, 3.0):
+        GLOBAL_CHANGES[change](names, number)
+        names["other"] = number
+        answers = [fast(5.0) for _ in range(4)]
+
+        assert answers == [5.0 * names["scale"]] * 4
+
+
+def test_a_name_that_hides_a_builtin_is_noticed() -> None:
+    names: dict[str, Any] = {}
+    exec("def f(x): return abs(x) * 2.0\n", names)
+    fast = wg.compile(names["f"])
+    before = [fast(-5.0) for _ in range(4)]
+    names["abs"] = lambda x: x
+
+    assert (before, fast(-5.0)) == ([10.0] * 4, -10.0)
+
+
 def test_branches_lead_to_the_right_recording_in_c() -> None:
     fast = wg.compile(branches, argnums=(0, 1), limit=100)
     plain = wg.value_and_grad(branches, argnums=(0, 1))

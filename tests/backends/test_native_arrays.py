@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tracemalloc
 import weakref
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from itertools import pairwise, product
@@ -16,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 import wiregrad as wg
 from wiregrad.backends import interpreter
-from wiregrad.backends.native import batch
+from wiregrad.backends.native import batch, jit
 from wiregrad.backends.native_arrays import array_program, lowering, stream_kernels
 from wiregrad.backends.native_arrays.array_program import (
     ArrayEngine,
@@ -25,6 +26,7 @@ from wiregrad.backends.native_arrays.array_program import (
     GradientProgram,
     has_arrays,
 )
+from wiregrad.backends.native_arrays.loop_kernels import LINE_BYTES, STREAMED, LoopKernel
 from wiregrad.dtypes import WireType
 from wiregrad.errors import BranchError, CircuitError, InputError, NoRuleError, NotNativeError
 from wiregrad.ir import TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port
@@ -1987,3 +1989,89 @@ def test_a_matrix_of_complex_numbers_is_one_result_for_the_caller() -> None:
     assert compiled(z, out=out) is out
     np.testing.assert_array_equal(out, z * 2j)
     np.testing.assert_array_equal(compiled(z), z * 2j)
+
+
+@pytest.fixture
+def stream_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small loops compute two vectors in a round, and write their results past the cache."""
+    monkeypatch.setattr(array_program, "MIN_STREAMED_BYTES", 0)
+    monkeypatch.setattr(array_program, "MIN_PAIRED_LENGTH", 1)
+
+
+@pytest.mark.usefixtures("stream_everything")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("size", [1, 7, 16, 31, 32, 65, 1000])
+def test_streamed_results_touch_their_own_elements_only(size: int, dtype: type[np.floating]) -> None:
+    x, y = (np.random.default_rng(k).normal(size=size).astype(dtype) for k in range(2))
+    program = ArrayProgram(wg.trace(lambda x, y: (np.tanh(x * y), x - y), x, y))
+    for before in range(20):
+        memory = np.full((2, size + 40), 7.0, dtype)
+        out = [row[before : before + size] for row in memory]
+        program.run([x, y], out=out)
+
+        assert_close(out[0], np.tanh(x * y))
+        np.testing.assert_array_equal(out[1], x - y)
+        assert (memory[:, :before] == 7.0).all()
+        assert (memory[:, before + size :] == 7.0).all()
+
+
+@pytest.mark.usefixtures("stream_everything")
+@pytest.mark.parametrize("name", ["exp", "expm1", "tanh", "sinh", "cosh", "log", "log1p", "sin", "arctan", "cbrt"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_two_vectors_in_a_round_give_the_bits_of_one(
+    monkeypatch: pytest.MonkeyPatch, name: str, dtype: type[np.floating]
+) -> None:
+    x = np.concatenate([np.random.default_rng(0).normal(size=90) * 20.0, [0.0, -0.0, np.inf, -np.inf, np.nan]])
+    x = x.astype(dtype)
+    circuit = wg.trace(getattr(np, name), np.ones_like(x))
+    pairs = ArrayProgram(circuit).run([x])[0]
+    monkeypatch.setattr(array_program, "MIN_PAIRED_LENGTH", 1 << 40)
+    monkeypatch.setattr(array_program, "MIN_STREAMED_BYTES", 1 << 60)
+    single = ArrayProgram(circuit).run([x])[0]
+
+    np.testing.assert_array_equal(pairs, single)
+    np.testing.assert_array_equal(np.signbit(pairs[~np.isnan(x)]), np.signbit(single[~np.isnan(x)]))
+
+
+@pytest.mark.usefixtures("stream_everything")
+@pytest.mark.parametrize("seed", sample_some(range(46, 58), 3))
+def test_random_programs_that_stream_their_results_equal_the_interpreter(seed: int) -> None:
+    check_random_program(seed, fenced=seed % 2 == 0)
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("stream_everything", "cut_everything")
+@pytest.mark.parametrize("start", range(100, 2_100, 100))
+def test_many_random_programs_that_stream_their_results_equal_the_interpreter(start: int) -> None:
+    for seed in range(start, start + 100):
+        check_random_program(seed, fenced=seed % 2 == 0)
+
+
+def list_kernels(monkeypatch: pytest.MonkeyPatch, circuit: CircuitGraph) -> list[LoopKernel]:
+    """Return the kernels of a circuit."""
+    kernels: list[LoopKernel] = []
+    monkeypatch.setattr(array_program, "compile_kernels", lambda found: kernels.extend(found.values()) or 0)
+    monkeypatch.setattr(array_program, "_KERNEL_ADDRESSES", defaultdict(int))
+    ArrayProgram(circuit)
+    return kernels
+
+
+@pytest.mark.usefixtures("stream_everything")
+@pytest.mark.parametrize(
+    ("function", "streamed"),
+    [
+        (np.tanh, [True]),
+        (lambda x: (np.tanh(x), x * 2.0), [True, True]),
+        (lambda x: (y := np.tanh(x), y @ y), [False]),
+        (lambda x: np.sum(np.tanh(x)), [False]),
+        (lambda x: np.sum(x, axis=0), [False]),
+    ],
+)
+def test_results_that_no_step_reads_are_streamed(
+    monkeypatch: pytest.MonkeyPatch, function: Any, streamed: list[bool]
+) -> None:
+    if jit.vector_bytes() < LINE_BYTES:
+        streamed = [False] * len(streamed)
+    kernels = list_kernels(monkeypatch, wg.trace(function, np.ones((40, 40))))
+
+    assert [target.inner == STREAMED for kernel in kernels for target in kernel.targets] == streamed

@@ -104,8 +104,8 @@ def off(found: Any, wanted: Any) -> Any:
 @pytest.mark.parametrize(
     ("real", "every", "thin"),
     [
-        ("float64", 61, 7),
-        ("float32", 61, 11),
+        ("float64", 61, 14),
+        ("float32", 61, 21),
         pytest.param("float64", 1, 1, marks=pytest.mark.full),
         pytest.param("float32", 1, 1, marks=pytest.mark.full),
     ],

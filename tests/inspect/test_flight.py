@@ -44,7 +44,7 @@ def usual(steps: int) -> list[float]:
 
 
 @given(st.lists(st.floats(-1e300, 1e300) | st.just(math.nan), min_size=1, max_size=80), st.integers(2, 9))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=choose_count(50, 150), deadline=None)
 def test_records_keep_smallest_mean_and_largest_of_their_steps(numbers: list[float], capacity: int) -> None:
     history = StepHistory(capacity, 1)
     for number in numbers:

@@ -24,6 +24,8 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser")
 """The programs that are Chromium; the first is Chromium without the windows that nobody sees, which take time too."""
 WIDE = (1280, 800)
 NARROW = (360, 740)
+MOTION = {"reduced_motion": "no-preference"}
+"""For tests of a page that moves; where motion is not wanted, a step backward is shown in two presses."""
 PATIENCE = 300_000
 """Milliseconds that an answer may take on a busy machine."""
 

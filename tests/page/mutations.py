@@ -132,7 +132,7 @@ def run_mutant(defect: str, mutation: Mutation, folder: Path) -> str:
     if done.returncode == 0:
         return ""
     lines = [line.removeprefix("E").strip() for line in done.stdout.splitlines() if line.startswith("E ")]
-    if not lines or not lines[0].startswith(("AssertionError", "assert")):
+    if not lines or not lines[0].startswith(("AssertionError", "assert", "Failed")):
         raise RuntimeError(
             f"the test of {defect!r} did not run to its assertion: {done.stdout[-2000:]}{done.stderr[-500:]}"
         )

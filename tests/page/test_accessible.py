@@ -8,7 +8,7 @@ from wiregrad.cli.page_commands import PRESETS
 
 from ..support.sampling import mark_full, sample_one
 from .conftest import Opener
-from .driver import NARROW, WIDE, Explorer, sample_preset
+from .driver import MOTION, NARROW, WIDE, Explorer, sample_preset
 from .screenshots import CARDS
 
 SCHEMES = ["light", "dark"]
@@ -239,7 +239,7 @@ def test_with_reduced_motion_nothing_moves_by_itself(opened: Opener) -> None:
 
 
 def test_without_reduced_motion_play_goes_on(opened: Opener) -> None:
-    page = opened()
+    page = opened(**MOTION)
     page.button("Play").click()
     page.button("Pause").wait_for()
     page.page.locator('.stepper[data-phase="forward"]').wait_for()

@@ -13,7 +13,7 @@ from wiregrad.errors import FormulaError
 
 from ..support.sampling import mark_full, sample_one
 from .conftest import Opener
-from .driver import Explorer
+from .driver import MOTION, Explorer
 
 MISTAKES = ["e = a + ; f", "y = tanh(x", "y = foo(x)", "y = x $ 2", "long_name = 1 + 2 * sin(x) ) + 3", "3x²·√4 + $"]
 UNREADABLE = ["#v=2&p=neuron", "#v=1&p=nothing", "#v=1&f=%E0%A4", "#v=1&f=x+%2B", "#v=1&s=b9999"]
@@ -254,7 +254,7 @@ def test_undo_takes_back_a_leaf_a_formula_and_a_preset(opened: Opener) -> None:
 
 
 def test_undo_leaves_the_step_alone(opened: Opener) -> None:
-    page = opened()
+    page = opened(**MOTION)
     page.step(4)
     page.leaf("c").fill("4")
     edit(page, "Undo").click()

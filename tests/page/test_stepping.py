@@ -14,7 +14,7 @@ from wiregrad.dtypes import NO_GRADIENT, format_brief_number
 
 from ..support.sampling import sample_one
 from .conftest import Opener
-from .driver import MIDDLE, NONE, Explorer, sample_preset
+from .driver import MIDDLE, MOTION, NONE, Explorer, sample_preset
 
 COLUMNS = ("step", "name", "op", "inputs", "value", "local", "upstream", "gradient")
 
@@ -33,7 +33,7 @@ def test_stepping_forward_fills_one_value_after_another(opened: Opener) -> None:
 
 
 def test_stepping_backward_seeds_the_root_and_then_fills_gradients(opened: Opener) -> None:
-    page = opened()
+    page = opened(**MOTION)
     page.step(3)
 
     assert page.phase == "seed"
@@ -73,7 +73,7 @@ def test_stepping_back_takes_away_what_the_step_had_filled(opened: Opener) -> No
 
 
 def test_a_step_is_said_aloud(opened: Opener) -> None:
-    page = opened()
+    page = opened(**MOTION)
     page.step(4)
 
     assert page.said.startswith("Step 4 of 5, backward.")
@@ -92,7 +92,7 @@ def test_the_scrubber_goes_to_any_step(opened: Opener) -> None:
 
 
 def test_clicking_the_edge_from_e_to_f_shows_its_local_derivative(opened: Opener) -> None:
-    page = opened()
+    page = opened(**MOTION)
     page.step(5)
     page.click_wire("e", "f")
 
@@ -103,7 +103,7 @@ def test_clicking_the_edge_from_e_to_f_shows_its_local_derivative(opened: Opener
 
 
 def test_clicking_a_node_shows_upstream_times_local_with_numbers(opened: Opener) -> None:
-    page = opened()
+    page = opened(**MOTION)
     page.step(5)
     page.node("f").click()
 
@@ -113,7 +113,7 @@ def test_clicking_a_node_shows_upstream_times_local_with_numbers(opened: Opener)
 
 
 def test_editing_a_leaf_updates_everything_at_the_same_step(opened: Opener) -> None:
-    page = opened()
+    page = opened(**MOTION)
     page.step(5)
     page.click_wire("e", "f")
     page.leaf("c").fill("4")
@@ -126,7 +126,7 @@ def test_editing_a_leaf_updates_everything_at_the_same_step(opened: Opener) -> N
 
 
 def test_with_live_off_what_an_edit_reaches_is_stale_until_stepped(opened: Opener) -> None:
-    page = opened()
+    page = opened(**MOTION)
     page.step(5)
     page.setting("Live").uncheck()
     page.leaf("a").fill("5")
@@ -305,7 +305,7 @@ def test_with_reduced_motion_nothing_moves_and_the_parts_of_a_step_come_one_by_o
 
 
 def test_a_step_moves_where_motion_is_wanted_and_stands_still_going_back(opened: Opener) -> None:
-    page = opened("#v=1&p=expression")
+    page = opened("#v=1&p=expression", **MOTION)
     page.step(4)
     pulses = page.picture.locator(".pulse.backward").count()
     page.button("Step back").click()

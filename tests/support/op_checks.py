@@ -164,8 +164,9 @@ def check_domain(op: Elementwise) -> None:
     """Where the real function is undefined, value and gradient are NaN, never a plausible number."""
     if op.domain is None:
         return
+    circuit = circuit_of(op)
     for point in _points_outside_domain(op):
-        run = circuit_of(op).run(sample_as_floats(point))
+        run = circuit.run(sample_as_floats(point))
         if np.isnan(run.output):
             for slot in smooth_slots(op):
                 assert np.isnan(list(run.grads.values())[slot]), f"{op.name}{point} has gradient {run.grads}"

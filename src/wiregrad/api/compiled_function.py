@@ -32,7 +32,7 @@ from itertools import accumulate, islice
 from operator import itemgetter
 from os.path import basename
 from types import CodeType, MethodType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +85,7 @@ from wiregrad.frontends.transforms.derivatives import hessian, jacobian, make_va
 from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
 from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention
-from wiregrad.lazy import load_module_lazily, pause_collection
+from wiregrad.lazy import NamedTuple, load_module_lazily, pause_collection
 
 if TYPE_CHECKING:
     from wiregrad.exchange import framework_export
@@ -545,8 +545,7 @@ class VariantTree:
             walk.last.siblings[walk.check] = variant
 
 
-@dataclass(frozen=True)
-class FailedWalk:
+class FailedWalk(NamedTuple):
     """Where a walk through a tree ended without a valid variant."""
 
     last: RecordedVariant | None

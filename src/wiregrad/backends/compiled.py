@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -35,7 +35,7 @@ from wiregrad.errors import (
     short_repr,
 )
 from wiregrad.ir import CircuitGraph, certificates, join_first_names, verify
-from wiregrad.lazy import load_module_lazily
+from wiregrad.lazy import NamedTuple, load_module_lazily
 from wiregrad.passes import backward_circuit, jacobian_circuit, prune, simplify, simplify_finite
 
 if TYPE_CHECKING:

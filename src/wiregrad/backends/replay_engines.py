@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.value import settle_gradient
 from wiregrad.frontends.replay.recorded_calls import CertifiedRecording, plain_result
 from wiregrad.ir import TABLE, CircuitGraph, Op
-from wiregrad.lazy import load_module_lazily
+from wiregrad.lazy import NamedTuple, load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.passes import (
     SilentWatcher,

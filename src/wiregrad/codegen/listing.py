@@ -24,7 +24,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from wiregrad.dtypes import BOOL, WireType, WireValue
 from wiregrad.errors import CircuitError, NoRuleError, OperandError, OutputError, short_repr, suggest_name
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Place, Port, Row
 from wiregrad.ir.circuit import find_bodies
-from wiregrad.lazy import load_module_lazily
+from wiregrad.lazy import NamedTuple, load_module_lazily, record
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.c_expressions import (
@@ -91,7 +91,7 @@ class ConstantForm(NamedTuple):
     type: WireType
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class OpForm:
     """An op applied to forms."""
 
@@ -335,14 +335,17 @@ class SentGradient(NamedTuple):
     mask: Form | None
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class PullbackRule:
     """The gradients that a node sends back: forms that several wires share, then one gradient per wire."""
 
     shared: Sequence[Form] = ()
     sent: Sequence[SentGradient] = ()
-    combined: dict[Any, Form] = field(default_factory=dict)
-    """Cache of combined forms: a sent gradient added to one that arrived earlier."""
+
+    @cached_property
+    def combined(self) -> dict[Any, Form]:
+        """Cache of combined forms: a sent gradient added to one that arrived earlier."""
+        return {}
 
 
 class PullbackCase(NamedTuple):
@@ -670,8 +673,7 @@ class ListingLine:
         return [atom for slot in slots_of(self.form) if type(atom := atoms[slot]) is int]
 
 
-@dataclass(frozen=True)
-class ListingSection:
+class ListingSection(NamedTuple):
     """A part of a listing: the forward pass, or the backward pass from one output."""
 
     title: str

@@ -18,7 +18,7 @@ import math
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from wiregrad.errors import (
     ArityError,
@@ -30,6 +30,7 @@ from wiregrad.errors import (
     suggest_name,
 )
 from wiregrad.ir import TABLE, CircuitGraph, GraphBuilder, Level, Place, Port, check_name, normalize_name
+from wiregrad.lazy import NamedTuple
 
 MAX_CHARACTERS = 10_000
 

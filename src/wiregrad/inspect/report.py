@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -26,6 +25,7 @@ from wiregrad.backends.interpreter import euclidean_norm, largest_magnitude
 from wiregrad.dtypes import PythonNumber, WireValue, format_brief_number, parenthesize_negative, to_python_number
 from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Node, Pattern, Place, Row
 from wiregrad.ir.circuit import find_given_name, write_expression
+from wiregrad.lazy import NamedTuple
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype
 
@@ -358,8 +358,7 @@ def _rank_magnitude(value: ArrayLike) -> float:
     return math.inf if math.isnan(size) else size
 
 
-@dataclass(frozen=True, slots=True)
-class RunStep:
+class RunStep(NamedTuple):
     """One event of a run; `str` gives it as a sentence.
 
     `phase` is forward, seed or backward. `arrived` holds the input values (forward) or the upstream gradient

@@ -13,7 +13,7 @@ import linecache
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,7 @@ from wiregrad.errors import BranchError, InputError, short_repr
 from wiregrad.ir.circuit import CircuitGraph
 from wiregrad.ir.columns import Certificate, Place
 from wiregrad.ir.op import Pattern
+from wiregrad.lazy import NamedTuple
 
 MAX_SHOWN_INPUTS = 4
 """Maximum number of inputs that a message lists."""

@@ -21,7 +21,7 @@ from enum import IntEnum
 from functools import cache, partial
 from itertools import compress
 from operator import itemgetter
-from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,6 +38,7 @@ from wiregrad.errors import (
     suggest_name,
 )
 from wiregrad.ir.op import CONSTANT, CONSTANT_CODE, INPUT, INPUT_CODE, TABLE, Op, Pattern
+from wiregrad.lazy import NamedTuple
 from wiregrad.settings import ScopedSetting
 
 MAX_NAME_LENGTH = 200

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, reduce
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from wiregrad.dtypes import BOOL, MAX_AXES, WIRE_DTYPES, WireType
 from wiregrad.errors import DomainError, NoRuleError, RecordError
 from wiregrad.ir import TABLE, Advice, GraphBuilder, Op, Pattern, Port
 from wiregrad.ir.columns import MAX_LITERAL_SLOTS, Convention, decode_mode, encode_mode
+from wiregrad.lazy import NamedTuple
 from wiregrad.ops.gradient_flow import (
     LazyMask,
     MaskedFlow,

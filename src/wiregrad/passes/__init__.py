@@ -17,7 +17,7 @@ changed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import CircuitError
 from wiregrad.ir import CONSTANT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
 from wiregrad.ir.builder import NodeRun
+from wiregrad.lazy import NamedTuple
 from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, fill_absent, match_dtype, match_shape
 from wiregrad.passes.rewriting import (
     apply_identities,

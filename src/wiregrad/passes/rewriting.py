@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,7 @@ from wiregrad.ir.columns import (
     type_of_constant,
 )
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
+from wiregrad.lazy import NamedTuple
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
 

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ from wiregrad.backends.native.llvm_writer import (
 from wiregrad.backends.native.step_kinds import OUTPUT_HOLE, ExpressionLowering, write_step
 from wiregrad.backends.native.tiers import SEED_STEP, NativeProgram, SlotAccess, copy_aligned
 from wiregrad.backends.native.vector_math import SCALEF_FEATURE, call_inline
-from wiregrad.lazy import load_module_lazily
+from wiregrad.lazy import NamedTuple, load_module_lazily
 
 if TYPE_CHECKING:
     from concurrent import futures

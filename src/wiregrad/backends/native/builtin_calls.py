@@ -26,7 +26,7 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, SupportsIndex, TypeAlias, TypeVar
+from typing import Any, ClassVar, NoReturn, Protocol, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ from wiregrad.backends.native.llvm_writer import (
 )
 from wiregrad.backends.native.tiers import NativeProgram, copy_aligned
 from wiregrad.errors import NotNativeError, OperandError
+from wiregrad.lazy import NamedTuple
 
 UNREACHED_CALL_COUNT = 2**62
 """A call count that is never reached."""

@@ -22,12 +22,11 @@ import sys
 import time
 from _blake2 import blake2b  # hashlib loads OpenSSL, which takes two milliseconds
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
-from typing import NamedTuple
 
-from wiregrad import settings
+from wiregrad import lazy, settings
+from wiregrad.lazy import NamedTuple
 
 ENTRY_MAGIC = b"wiregrad code 1\n"
 DIGEST_BYTES = 32
@@ -60,14 +59,14 @@ class _UntrustedError(OSError):
     """A folder or a file that somebody else can have written."""
 
 
-@dataclass(eq=False)
 class CodeCache:
     """Compiled code in one folder."""
 
-    folder: str
-    problem: str = ""
-    """Why nothing is stored any more; empty while the cache works."""
-    _stores: int = field(default=0, repr=False)
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.problem = ""
+        """Why nothing is stored any more; empty while the cache works."""
+        self._stores = 0
 
     def load_entry(self, name: str) -> bytes | None:
         """Return what was stored under a name; None if there is nothing, or nothing that can be trusted."""
@@ -261,18 +260,24 @@ def make_entry_name(*parts: str) -> str:
 
 @cache
 def identify_room() -> str:
-    """Return what tells this version of the modules in this folder from others, whose entries are not found.
-
-    These modules write and read the content of entries, and they write each `jit.OwnText`.
-    """
+    """Return what tells this version of the modules that write entries from others, whose entries are not found."""
     digest = blake2b(str(getattr(sys.modules["wiregrad"], "__version__", "")).encode())
-    folder = os.path.dirname(__file__)
     # Where there are no source files, the version has to do.
     with contextlib.suppress(OSError):
-        for module in sorted(name for name in os.listdir(folder) if name.endswith(".py")):
-            with open(os.path.join(folder, module), "rb") as source:
+        for module in list_writing_modules():
+            with open(module, "rb") as source:
                 digest.update(source.read())
     return digest.hexdigest()
+
+
+def list_writing_modules() -> list[str]:
+    """Return the files of the modules that write and read the content of entries, and that write `jit.OwnText`.
+
+    They are the modules in this folder, and the one that makes their classes.
+    """
+    folder = os.path.dirname(__file__)
+    modules = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
+    return [str(lazy.__file__), *(os.path.join(folder, module) for module in modules)]
 
 
 @cache

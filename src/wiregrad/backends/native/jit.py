@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager
 from functools import cache
 from threading import RLock
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from wiregrad import settings
 from wiregrad.backends.native import code_cache
 from wiregrad.backends.native.llvm_writer import LlvmWriter, format_pointer
 from wiregrad.errors import NotNativeError
+from wiregrad.lazy import NamedTuple
 
 NATIVE_SWITCH = settings.NATIVE_VARIABLE
 """The environment variable that turns native code off when it is 0, and stencils when it is `llvm`."""
@@ -214,10 +215,15 @@ def _read_leaf(leaf: int, subleaf: int) -> tuple[int, int, int, int]:
 
 
 def _call_code(code: bytes, result: type[ctypes.c_uint64] | None, *arguments: object) -> int:
-    """Run a few bytes of machine code once, as a C function."""
-    memory = place_code(code)
-    called = ctypes.CFUNCTYPE(result, *map(type, arguments))(memory.address)(*arguments)
+    """Run a few bytes of machine code as a C function."""
+    called = ctypes.CFUNCTYPE(result, *map(type, arguments))(_place_shared_code(code).address)(*arguments)
     return int(called or 0)
+
+
+@cache
+def _place_shared_code(code: bytes) -> MachineCode:
+    """Return memory with a few bytes of machine code, for all calls of them."""
+    return place_code(code)
 
 
 def place_code(code: bytes) -> MachineCode:

@@ -14,12 +14,12 @@ import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from wiregrad.errors import NotNativeError
+from wiregrad.lazy import NamedTuple, record
 
 REAL_BITS = {"double": 64, "float": 32}
 """The number of bits of each LLVM float type."""
@@ -121,7 +121,7 @@ def choose_real_name(dtypes: Sequence[np.dtype[np.generic]]) -> str:
     return "float" if floats == {"float32"} else "double"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record
 class LlvmValue:
     """The result of an LLVM instruction, or a constant: its text, the type of one lane, and the number of lanes."""
 
@@ -470,7 +470,7 @@ def _leave_where(condition: LlvmValue, *, holds: bool) -> Iterator[None]:
     w.begin_block(stay, falls=False)
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class LlvmArray:
     """An array of integers in memory; its entries are read and written as 64-bit integers."""
 
@@ -499,7 +499,7 @@ class LlvmArray:
         return w.load(self.element, w.point_to(self.element, self.start, index), 1)
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class LlvmVariable:
     """A 64-bit integer in memory, which a function changes in several blocks."""
 

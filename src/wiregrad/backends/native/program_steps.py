@@ -23,9 +23,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,7 @@ from wiregrad.codegen.listing import INLINE_CONSTANTS, require_scalar_text
 from wiregrad.errors import NoRuleError, NotNativeError
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
+from wiregrad.lazy import NamedTuple, record
 from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
 
 _Integer = TypeVar("_Integer", bound=np.integer)
@@ -297,7 +298,7 @@ def write_planner() -> str:
     return w.format_module()
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class _PlannerText:
     """A function of the planner while it is written: its arrays, and the number of nodes."""
 
@@ -796,7 +797,7 @@ _SCHEDULE_ARRAYS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class _ScheduleText(_PlannerText):
     """The schedule while it is written."""
 
@@ -1436,16 +1437,16 @@ def make_step_stream(
     return StepStream(steps)
 
 
-@dataclass(eq=False)
 class _StepCollector:
     """Collects the steps of a program: which stencil each needs, and which registers it reads and writes."""
 
-    graph: ProgramGraph
-    buffer_plan: BufferPlan
-    real: RealType
-    keys: list[StencilKey] = field(default_factory=list)
-    which: list[NDArray[np.integer]] = field(default_factory=list)
-    subjects: list[NDArray[np.integer]] = field(default_factory=list)
+    def __init__(self, graph: ProgramGraph, buffer_plan: BufferPlan, real: RealType) -> None:
+        self.graph = graph
+        self.buffer_plan = buffer_plan
+        self.real = real
+        self.keys = list[StencilKey]()
+        self.which = list[NDArray[np.integer]]()
+        self.subjects = list[NDArray[np.integer]]()
 
     def _append_steps(self, keys: list[StencilKey], which: NDArray[np.integer], subjects: NDArray[np.integer]) -> None:
         """Append steps: their stencils, and for each step the index of its stencil among these and its subject."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from wiregrad.codegen.listing import (
 )
 from wiregrad.dtypes import BOOL, WireType
 from wiregrad.ir import TABLE, Op
+from wiregrad.lazy import NamedTuple
 from wiregrad.ops.c_expressions import (
     COMPARISON_SIGNS,
     MATH_H_FUNCTIONS,

@@ -22,9 +22,8 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +44,7 @@ from wiregrad.backends.native.llvm_writer import (
     when_all,
 )
 from wiregrad.errors import NoRuleError
+from wiregrad.lazy import NamedTuple, record
 from wiregrad.ops.c_expressions import MATH_H_FUNCTIONS
 
 
@@ -74,6 +74,10 @@ EXP = _parse_hex_floats(
     "0x1.a01a01a7c41d5p-13 0x1.a019b90d2ae7ap-16 0x1.71de0dae63bb3p-19 0x1.289185613a3d6p-22 0x1.af38a9b0ec855p-26"
 )
 """(e**r - 1 - r) / r**2 for |r| <= ln(2) / 2."""
+COTH = _parse_hex_floats(
+    "0x1.555555555553cp-2 -0x1.6c16c16be8510p-6 0x1.1566aae5d9480p-9 -0x1.bbd3f9ddeb4a9p-13 0x1.636664deb396dp-16"
+)
+"""(r * coth(r) - 1) / r**2 as a polynomial in r**2, for r up to log(2) / 4."""
 LOG = _parse_hex_floats(
     "0x1.5555555555558p-1 0x1.9999999995273p-2 0x1.2492492dfd86cp-2 0x1.c71c62d5e53e0p-3 0x1.7462b91b8df65p-3 "
     "0x1.39fdcceb4bb45p-3 0x1.2b5f68a50d903p-3"
@@ -163,6 +167,7 @@ class RealFormat(NamedTuple):
     pi: tuple[float, ...]
     """Pi in three parts, each rounded down, so that a reduced -0.0 stays -0.0."""
     exp: tuple[float, ...]
+    coth: tuple[float, ...]
     log: tuple[float, ...]
     sin: tuple[float, ...]
     erf: tuple[float, ...]
@@ -194,6 +199,7 @@ DOUBLE = RealFormat(
     ln2=(LN2, LN2_REST),
     pi=PI,
     exp=EXP,
+    coth=COTH,
     log=LOG,
     sin=SIN,
     erf=ERF,
@@ -219,6 +225,7 @@ FLOAT = RealFormat(
     ln2=(float.fromhex("0x1.62e43p-1"), float.fromhex("-0x1.05c61p-29")),
     pi=_parse_hex_floats("0x1.921fb4p+1 0x1.4442d0p-23 0x1.846988p-47"),
     exp=_parse_hex_floats("0x1.000000p-1 0x1.5554dcp-3 0x1.555518p-5 0x1.120b74p-7 0x1.6d1238p-10"),
+    coth=_parse_hex_floats("0x1.55551cp-2 -0x1.6a9d82p-6"),
     log=_parse_hex_floats("0x1.555556p-1 0x1.9999ecp-2 0x1.245c28p-2 0x1.ddd4dap-3"),
     sin=_parse_hex_floats("-0x1.555556p-3 0x1.111110p-7 -0x1.a01906p-13 0x1.71968ap-19 -0x1.9db0f6p-26"),
     erf=_parse_hex_floats(
@@ -295,20 +302,47 @@ def _no_lanes(x: LlvmValue) -> LlvmValue:
     return x.writer.as_value(False, "i1", x.lanes)
 
 
-SCALEF_LANES = {"double": frozenset([1, 4, 8]), "float": frozenset([4, 8, 16])}
-"""The lane counts for which AVX-512 multiplies by powers of 2 in one instruction."""
+SCALEF_LANES = {"double": frozenset([1, 4, 8, 16]), "float": frozenset([4, 8, 16, 32])}
+"""The lane counts for which AVX-512 multiplies by powers of 2, in one instruction or in two."""
+SCALEF_BITS = 512
+"""The size of the longest vectors of that instruction."""
 
 
 def scale_by_power_of_2(x: LlvmValue, k: LlvmValue) -> LlvmValue:
-    """Write x * 2**k in one instruction, k being a real that holds an integer."""
+    """Write x * 2**k, k being a real that holds an integer."""
     w = x.writer
     if x.lanes == 1:
         pair = [w.emit_value("double", f"insertelement <2 x double> poison, {v.typed}, i32 0", 2) for v in (x, k)]
         both = _call_scalef("sd", pair, ["i32 4"])
         return w.emit_value("double", f"extractelement {both.typed}, i32 0")
     bits = REAL_BITS[x.element] * x.lanes
+    if bits > SCALEF_BITS:
+        halves = [scale_by_power_of_2(*pair) for pair in zip(split_lanes(x), split_lanes(k), strict=True)]
+        return _join_halves(*halves)
     form = "pd" if x.element == "double" else "ps"
     return _call_scalef(f"{form}.{bits}", (x, k), ["i32 4"] if bits == 512 else [])
+
+
+def split_lanes(x: LlvmValue) -> list[LlvmValue]:
+    """Write the lower and the upper half of the lanes."""
+    half = x.lanes // 2
+    return [
+        x.writer.emit_value(
+            x.element, f"shufflevector {x.typed}, {x.llvm_type} poison, {_list_lanes(first, half)}", half
+        )
+        for first in (0, half)
+    ]
+
+
+def _join_halves(one: LlvmValue, two: LlvmValue) -> LlvmValue:
+    """Write the lanes of both."""
+    lanes = 2 * one.lanes
+    return one.writer.emit_value(one.element, f"shufflevector {one.typed}, {two.typed}, {_list_lanes(0, lanes)}", lanes)
+
+
+def _list_lanes(first: int, count: int) -> str:
+    numbers = ", ".join(f"i32 {lane}" for lane in range(first, first + count))
+    return f"<{count} x i32> <{numbers}>"
 
 
 def _call_scalef(form: str, values: Sequence[LlvmValue], rounding: list[str]) -> LlvmValue:
@@ -367,10 +401,15 @@ class ExponentialParts(NamedTuple):
     shifted: LlvmValue
     p: LlvmValue
 
-    def write_power_of_2(self, less: int = 0) -> LlvmValue:
+    def write_power_of_2(self, less: int) -> LlvmValue:
         """Write 2**(k - less), which must be a normal number."""
-        c = FORMATS[self.p.element]
-        return ((self.shifted.as_bits() + (c.bias - less)) << c.fraction_bits).as_real()
+        return _write_power_of_2(self.shifted, less)
+
+
+def _write_power_of_2(shifted: LlvmValue, less: int = 0) -> LlvmValue:
+    """Write 2**(k - less), which must be a normal number; the low bits of `shifted` hold k."""
+    c = FORMATS[shifted.element]
+    return ((shifted.as_bits() + (c.bias - less)) << c.fraction_bits).as_real()
 
 
 def _split_exponential(x: LlvmValue, rest: LlvmValue | None = None) -> ExponentialParts:
@@ -429,19 +468,24 @@ def expm1(x: LlvmValue) -> PolynomialResult:
 def tanh(x: LlvmValue) -> PolynomialResult:
     """Write the hyperbolic tangent: t / (t + 2) where t = e**2x - 1.
 
-    The second part of k * ln(2) is left out of the higher powers, so that these need not wait for it: k is small, and
-    where it is not 0, the quotient depends little on t.
+    With x = k * ln(2) / 2 + r, e**2r is (c + r) / (c - r) where c = r * coth(r). The even function c needs half as many
+    coefficients as e**2r, and its denominator drops out of the quotient: t = n / d where d = c - r. The second part of
+    k * ln(2) is left out of c, so that this need not wait for it. As d is positive, no quotient is above 1.
     """
     c = FORMATS[x.element]
     size = fabs(x)
     size = select(size > c.one, c.one, size)
     shifted = fma(size, 2.0 * c.log2_e, c.round)
     k = shifted - c.round
-    r = fma(k, -c.ln2[0], size + size)
-    parts = ExponentialParts(shifted, _add_higher_powers(r, fma(k, -c.ln2[1], r)))
-    power = parts.write_power_of_2()
-    t = fma(power, parts.p, power - 1.0)
-    return PolynomialResult(copysign(t / (t + 2.0), x))
+    near = fma(k, -c.ln2[0] / 2, size)
+    r = fma(k, -c.ln2[1] / 2, near)
+    z = near * near
+    rest = evaluate_polynomial(z, c.coth)
+    less = _write_power_of_2(shifted) - 1.0
+    # Small terms are added up first, so that only the last sum rounds much.
+    n = less + fma(less, fma(z, rest, r), r + r)
+    d = 1.0 - fma(-z, rest, r)
+    return PolynomialResult(copysign(n / fma(d, 2.0, n), x))
 
 
 def sinh(x: LlvmValue) -> PolynomialResult:
@@ -985,7 +1029,7 @@ FUNCTION_SYMBOL_PREFIX = "function."
 REAL_DTYPES: dict[str, type[np.floating]] = {"double": np.float64, "float": np.float32}
 
 
-@dataclass(frozen=True)
+@record
 class VectorFunction:
     """A function of math.h on a number of lanes of double or float, its source and its address."""
 
@@ -1074,11 +1118,16 @@ def call_by_address(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
     return find_vector_function(name, operands[0].lanes, operands[0].element).write_call(operands)
 
 
+def is_inlined(name: str, lanes: int, real: str) -> bool:
+    """Return whether `call_inline` writes a function in place."""
+    computes_here = real == "double" or name in FLOAT_FUNCTIONS
+    return computes_here and find_vector_function(name, lanes, real).source == "polynomial"
+
+
 def call_inline(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
     """Write a function of math.h in place where it is a polynomial of ours, else as a call; the bits are the same."""
     function = find_vector_function(name, operands[0].lanes, operands[0].element)
-    computes_here = function.real == "double" or name in FLOAT_FUNCTIONS
-    if function.source != "polynomial" or not computes_here:
+    if not is_inlined(name, operands[0].lanes, operands[0].element):
         return function.write_call(operands)
     w = operands[0].writer
     result, outside, _ = POLYNOMIAL_FUNCTIONS[name](*operands)

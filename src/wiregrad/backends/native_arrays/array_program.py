@@ -33,6 +33,7 @@ import weakref
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -52,14 +53,17 @@ from wiregrad.backends.native.builtin_calls import (
     NumberSequence,
     make_array_builtin,
 )
-from wiregrad.backends.native.tiers import build_loop, build_program
+from wiregrad.backends.native.tiers import StepArray, StepArrays, build_loop, build_program
 from wiregrad.backends.native_arrays.loop_kernels import (
     CONTIGUOUS,
     STILL,
+    STREAMED,
     STRIDED,
     LoopKernel,
     LoopOperand,
     LoopStore,
+    can_stream,
+    gains_from_pairs,
     write_loop_kernels,
 )
 from wiregrad.backends.native_arrays.lowering import (
@@ -210,15 +214,15 @@ class ResultPool:
         self._arrays: list[NDArray[Any]] = []
 
     def take_array(self) -> NDArray[Any]:
-        """Return an array whose content nobody needs."""
+        """Return an array whose content nobody needs; the one used last, because it may still be in the cache."""
         for _ in range(len(self._arrays)):
             try:
-                array = self._arrays.pop(0)
+                array = self._arrays.pop()
             except IndexError:
                 break
             # One reference is the variable, the other the argument of the call.
             if sys.getrefcount(array) > OWN_REFERENCES or weakref.getweakrefcount(array):
-                self._arrays.append(array)
+                self._arrays.insert(0, array)
             elif self._is_unchanged(array):
                 return array
         return np.empty(self.shape, self.dtype)
@@ -265,6 +269,8 @@ class StreamProgram:
         """What runs the loops of the circuit."""
         self._shares: StreamShares | None = None
         """The same instructions for several threads, if that pays."""
+        self._multiplies = False
+        """Whether BLAS multiplies matrices."""
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         self._arguments = [(kind.shape, kind.dtype) for kind in inputs]
         self._results = [
@@ -379,16 +385,18 @@ class StreamProgram:
         names: Sequence[str] = (),
         labels: Sequence[str] = (),
         number_dtypes: str = "d",
+        *,
+        alone: bool = False,
     ) -> ArrayCallEntry:
         """Return what a builtin needs to run this program; the last results must equal `checks`.
 
         Results without axes become Python floats; `number_dtypes` are the dtypes that they may have. Raises
-        `NotNativeError` for programs that only Python can run: the interpreter computes an op, or an argument or result
-        without axes has another dtype.
+        `NotNativeError` for programs that only Python can run: the interpreter computes an op, an argument or result
+        without axes has another dtype, or several threads run it; with `alone`, one thread runs such programs too.
         """
         if self._fence or len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts):
             raise NotNativeError("the interpreter computes a part of this program")
-        if self.is_shared:
+        if self.is_shared and not alone:
             raise NotNativeError("this program runs in several threads")
         inputs = [CallArray(shape, dtype) for shape, dtype in self._arguments]
         results = [CallArray(shape, dtype, pool is not None) for pool, shape, dtype in self._results]
@@ -423,8 +431,11 @@ class StreamProgram:
         first_check = len(self._results) - len(expected)
         if any(dtype.kind != "f" for _, shape, dtype in self._results[:first_check] if not shape):
             raise NotNativeError("an output without axes is no float")
+        run_alone = self._make_lone_replay(expected)
 
         def replay(*arguments: Any) -> Any:
+            if run_alone is not None and batch.count_threads() == 1:
+                return run_alone(*arguments)
             if len(arguments) != len(self._arguments) or not all(map(_is_exactly, arguments, self._arguments)):
                 return None
             results = self.run(arguments)
@@ -434,6 +445,14 @@ class StreamProgram:
             return tuple(numbers) if failed is None else failed
 
         return replay
+
+    def _make_lone_replay(self, expected: Sequence[Any]) -> Callable[..., Any] | None:
+        """Return the builtin for calls where there is one thread; None if BLAS might then use several."""
+        if self._multiplies:
+            return None
+        with suppress(NotNativeError):
+            return make_array_builtin("replay", self.make_call_entry(expected, number_dtypes="df", alone=True))
+        return None
 
     def _recycled(self, results: list[NDArray[Any]]) -> Iterator[tuple[ResultPool, NDArray[Any]]]:
         for number in self._large_results:
@@ -608,10 +627,15 @@ class ArrayProgram(StreamProgram):
         self._scratch_start = self._workspace_bytes
         """Where the partial sums of loops in pieces begin in the workspace."""
         inner = [step for repeated in self._repeated for step in repeated.body.steps]
-        loops = {step: _build_loop(step) for step in (*self._steps, *inner) if isinstance(step, LoopGroup)}
+        self._multiplies = any(isinstance(step, MatrixProduct) for step in (*self._steps, *inner))
+        streamed = self._find_streamed_results()
+        groups = [step for step in (*self._steps, *inner) if isinstance(step, LoopGroup)]
+        loops = {group: _build_loop(group, streamed) for group in groups}
         self._loops = {step: self._cut_loop(step, loop) for step, loop in loops.items() if loop is not None}
         kernels = {loop.key: loop.kernel for cut in self._loops.values() for loop in cut.list_loops()}
         code_bytes = compile_kernels(kernels)
+        calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
+        self._native_loops = {step: find_native_loop(step.op) for step in calls if is_loop(step.op)}
         is_shared = self._is_worth_sharing()
         text = self._write_stream(has_rounds=is_shared)
         self._store_stream(text.join_words())
@@ -619,8 +643,6 @@ class ArrayProgram(StreamProgram):
         if is_shared:
             self._shares = StreamShares(self.stream, text.rounds)
         self._loops.clear()
-        calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
-        self._native_loops = {step: find_native_loop(step.op) for step in calls if is_loop(step.op)}
         calls = [step for step in calls if step not in self._native_loops]
         self.facts = ArrayProgramFacts(
             instructions=self._instructions,
@@ -632,6 +654,11 @@ class ArrayProgram(StreamProgram):
             code_bytes=code_bytes,
             seconds=time.perf_counter() - start,
         )
+
+    def _find_streamed_results(self) -> frozenset[Storage]:
+        """Return the results that one step writes and none reads."""
+        uses = Counter(storage for step in self._steps for storage in _storages_of(step))
+        return frozenset(storage for storage in self._lowered.results if uses[storage] == 1 and storage.fill is None)
 
     def _cut_loop(self, group: LoopGroup, loop: LoopInstruction) -> CutLoop:
         """Return a loop in pieces that threads can run at the same time; its partial sums are behind all arrays."""
@@ -680,7 +707,7 @@ class ArrayProgram(StreamProgram):
         first = 0
         for number, step in enumerate(self._steps):
             self._write_step(text, self._fills.get(number, ()), step)
-            if isinstance(step, InterpreterCall):
+            if isinstance(step, InterpreterCall) and not self._is_instruction(step):
                 if text.length > first:
                     self._parts.append(StreamPart(first, text.length))
                 self._parts.append(step)
@@ -741,6 +768,46 @@ class ArrayProgram(StreamProgram):
                 yield [self._product_words(piece) for piece in cut_product(step)]
             case TableMove():
                 yield [self._table_words(step)]
+            case InterpreterCall():
+                if self._is_instruction(step):
+                    yield [self._scan_words(step)]
+
+    def _is_instruction(self, step: InterpreterCall) -> bool:
+        """Return whether a call is a loop that can be an instruction: its operands are as its code reads them."""
+        loop = self._native_loops.get(step)
+        code = None if loop is None else loop.instruction
+        if code is None:
+            return False
+        rows = range(len(code.arrays.carry), len(code.arrays.carry) + len(code.arrays.rows))
+        pairs = enumerate(step.sources)
+        return all(self._can_read(array, is_row=number in rows) for number, array in pairs)
+
+    def _can_read(self, array: StridedArray, *, is_row: bool) -> bool:
+        """Return whether the code of a loop can read an array: its numbers, or those of each row, follow each other."""
+        if is_row:
+            array = StridedArray(array.storage, array.start, array.shape[1:], array.strides[1:])
+        if array.dtype.kind != "i":
+            return array.is_contiguous
+        # Other whole numbers may be too large to be floats, which is found when they are known.
+        is_known = array.storage.role == CONSTANT_DATA
+        return is_known and array.is_contiguous and _is_small_whole(self._constants[array.storage.number])
+
+    def _scan_words(self, step: InterpreterCall) -> list[int]:
+        loop = self._native_loops[step]
+        code = loop.instruction
+        plan = loop.plan
+        assert code is not None
+        assert code.code is not None
+        assert isinstance(plan, loop_ops.ScanPlan)
+        assert plan.length is not None
+        first, distance = (plan.length - 1, -1) if plan.reverse else (0, 1)
+        words = [code.code.kernel, code.program.initial.ctypes.data, first, distance, plan.length]
+        start = len(code.arrays.carry)
+        for number, array in enumerate(step.sources):
+            words += self._operand_words(array)
+            if start <= number < start + len(code.arrays.rows):
+                words.append(array.strides[0] * array.dtype.itemsize)
+        return [*words, *self._operand_words(step.target)]
 
     def _operand_words(self, array: StridedArray) -> list[int]:
         """Return the two words of an operand: where its base address stands, and its offset in bytes."""
@@ -918,10 +985,14 @@ class LoopInstruction(NamedTuple):
 _KNOWN_KERNELS: dict[Hashable, tuple[LoopKernel, str]] = {}
 """Kernels and their keys, by their parts; expressions count by identity, and stay alive in the kernels."""
 MAX_KNOWN_KERNELS = 20_000
+MIN_STREAMED_BYTES = 1 << 24
+"""Minimum size of the arrays of a loop that writes its results past the cache, which has other uses then."""
+MIN_PAIRED_LENGTH = 1 << 12
+"""Minimum length of a loop that computes two vectors in a round, if it calls functions of math.h."""
 
 
-def _build_loop(group: LoopGroup) -> LoopInstruction | None:
-    """Return the loop of a group; None if it has nothing to do."""
+def _build_loop(group: LoopGroup, streamed: Collection[Storage]) -> LoopInstruction | None:
+    """Return the loop of a group; None if it has nothing to do. Results that may be streamed are named."""
     if not group.stores or not prod(group.shape):
         return None
     arrays = group.list_arrays()
@@ -932,9 +1003,13 @@ def _build_loop(group: LoopGroup) -> LoopInstruction | None:
         for array, strides in zip(arrays, axes.strides, strict=True)
     )
     depth = max(0, len(axes.lengths) - 1)
+    if not depth and n > 1 and n * sum(array.dtype.itemsize for array in arrays) >= MIN_STREAMED_BYTES:
+        operands = _stream_targets(group, operands, streamed)
+    is_long = n >= MIN_PAIRED_LENGTH
     parts = (
         depth,
         n == 1,
+        is_long,
         operands,
         tuple(group.loads.values()),
         tuple((key, number) for key, (number, _, _) in group.constants.items()),
@@ -946,6 +1021,8 @@ def _build_loop(group: LoopGroup) -> LoopInstruction | None:
         if len(_KNOWN_KERNELS) >= MAX_KNOWN_KERNELS:
             _KNOWN_KERNELS.clear()
         kernel = _build_kernel(group, operands, depth, single=n == 1)
+        if is_long:
+            kernel = kernel._replace(pairs=gains_from_pairs(kernel))
         known = _KNOWN_KERNELS[parts] = kernel, kernel.key
     return LoopInstruction(*known, arrays, axes)
 
@@ -962,6 +1039,20 @@ MIN_SHARED_WORK = 1 << 23
 """Minimum work that is cut into pieces in a program that several threads run: waking a thread takes some time."""
 PIECE_MULTIPLE = 64
 """Pieces of a row begin at a multiple of this many elements."""
+
+
+def _stream_targets(
+    group: LoopGroup, operands: tuple[LoopOperand, ...], streamed: Collection[Storage]
+) -> tuple[LoopOperand, ...]:
+    """Return the operands of a large loop, with those results as streams that no step reads again."""
+    dtypes = {operand.dtype for operand in operands} | {op.real for _, op in group.ops}
+    targets = [
+        operand._replace(inner=STREAMED)
+        if operand.inner == CONTIGUOUS and store.target.storage in streamed and can_stream(operand.dtype, dtypes)
+        else operand
+        for operand, store in zip(operands[len(group.loads) :], group.stores, strict=True)
+    ]
+    return (*operands[: len(group.loads)], *targets)
 
 
 class CutLoop(NamedTuple):
@@ -1488,7 +1579,7 @@ def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> Str
     """Return the program of a circuit; raise `NotNativeError` if native code is off, or would compute nothing."""
     with pause_collection():
         expanded = compile_expanded(circuit, fenced=fenced)
-        return expanded or compile_loops(simplify(prune(merge_repeated(circuit))), fenced=fenced)
+        return expanded or compile_loops(simplify(prune(loop_ops.tidy_scans(merge_repeated(circuit)))), fenced=fenced)
 
 
 def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:
@@ -1571,7 +1662,7 @@ class GradientProgram:
                     gradient if isinstance(gradient, Port) else builder.place_constant(np.asarray(gradient)[()])
                 )
         labels |= {f"other_{k}": Port(builder, node) for k, node in enumerate(others)}
-        return simplify(prune(builder.build(name="gradient", labels=labels)))
+        return simplify(prune(loop_ops.tidy_scans(builder.build(name="gradient", labels=labels))))
 
     def has_gradients_like_inputs(self, numbers: Collection[int]) -> bool:
         """Return whether the gradient by each of these inputs is present, and has its type."""
@@ -1767,6 +1858,16 @@ class NativeLoop:
         assert plan is not None
         return plan
 
+    @property
+    def instruction(self) -> NumberLoop | None:
+        """The code of a loop that may be an instruction of a stream: not too long, with a known number of steps."""
+        plan = self.plan
+        if self.stream is None or not isinstance(plan, loop_ops.ScanPlan) or plan.counted:
+            return None
+        is_short = plan.length is not None and 0 < plan.length <= MAX_STEPS_AT_ONCE
+        has_floats = plan.layout.kind.dtype == FLOAT.dtype
+        return self.stream.code if isinstance(self.stream.code, NumberLoop) and is_short and has_floats else None
+
     @cached_property
     def runners(self) -> list[Callable[[Sequence[Any]], Sequence[Any]]]:
         """What runs the circuits of this node one by one."""
@@ -1803,7 +1904,7 @@ class LoopStream:
         if not isinstance(plan, loop_ops.ScanPlan | loop_ops.WhilePlan):
             raise NotNativeError("a branch is chosen in Python")
         body = plan.body if isinstance(plan, loop_ops.ScanPlan) else plan.write_checked_body()
-        self._code = self._compile_numbers(plan, body) or StreamLoop(
+        self.code = self._compile_numbers(plan, body) or StreamLoop(
             ArrayProgram(simplify(prune(merge_repeated(body))), limit=MAX_ARRAY_NODES), is_float=False
         )
 
@@ -1813,21 +1914,22 @@ class LoopStream:
     ) -> NumberLoop | StreamLoop | None:
         """Return the code of a body on few numbers; None if there is none."""
         try:
-            floats = simplify(write_float_body(body, plan.carry))
+            floats = write_short_powers(simplify(write_float_body(body, plan.carry)))
             if sum(prod(kind.shape) for kind in loop_ops.input_types(floats)) > MAX_LOOP_SCALARS:
                 return None
             scalars = expand_unnamed(floats)
             if scalars.count()[1] > MAX_LOOP_SCALARS:
                 return None
             rows = plan.xs if isinstance(plan, loop_ops.ScanPlan) else 0
-            numbers = NumberLoop(floats, scalars, plan.carry, rows, stops=isinstance(plan, loop_ops.WhilePlan))
+            types = loop_ops.input_types(body)
+            numbers = NumberLoop(floats, scalars, types, plan.carry, rows, stops=isinstance(plan, loop_ops.WhilePlan))
             return numbers if numbers.is_compiled else StreamLoop(ExpandedProgram(floats, scalars), is_float=True)
         except WiregradError:
             return None
 
     def run(self, plan: loop_ops.ControlPlan, xs: Sequence[Any]) -> Any:
         """Return the joined results; None if whole numbers are too large for this program."""
-        if self._code.is_float and not all(map(_is_small_whole, xs)):
+        if self.code.is_float and not all(map(_is_small_whole, xs)):
             return None
         if isinstance(plan, loop_ops.WhilePlan):
             return self._run_while(plan, xs)
@@ -1835,7 +1937,7 @@ class LoopStream:
         count, carry, rows, consts = plan.split(xs)
         length = plan.length if count is None else int(count)
         assert length is not None
-        steps = self._code.bind(carry, rows, consts)
+        steps = self.code.bind(carry, rows, consts)
         packed = plan.layout.kind
         results = np.zeros(packed.shape, packed.dtype)
         parts = plan.layout.view_parts(results)
@@ -1852,7 +1954,7 @@ class LoopStream:
             return plan.layout.pack([*xs[: plan.carry], np.int64(0)])
         if plan.limit == 0:
             loop_ops.raise_limit(plan.called, 0)
-        steps = self._code.bind(xs[: plan.carry], [], xs[plan.carry :])
+        steps = self.code.bind(xs[: plan.carry], [], xs[plan.carry :])
         steps.stop_by_last_result()
         count = steps.run(1 << 62 if plan.limit is None else plan.limit)
         if steps.runs_on():
@@ -1877,19 +1979,32 @@ class StreamLoop:
 
 
 class NumberLoop:
-    """The code of a loop on few numbers: LLVM compiles the body and the loop around it together."""
+    """The code of a loop on few numbers: LLVM compiles the body and the loop around it together.
+
+    `types` are those of the body's inputs before whole numbers and conditions were written as floats.
+    """
 
     is_float = True
 
-    def __init__(self, body: CircuitGraph, scalars: CircuitGraph, carry: int, rows: int, *, stops: bool) -> None:
-        ins = [prod(kind.shape) for kind in loop_ops.input_types(body)]
+    def __init__(
+        self,
+        body: CircuitGraph,
+        scalars: CircuitGraph,
+        types: Sequence[WireType],
+        carry: int,
+        rows: int,
+        *,
+        stops: bool,
+    ) -> None:
+        ins = [StepArray(prod(kind.shape), kind.dtype.char) for kind in types]
         outs = [prod(kind.shape) for kind in loop_ops.output_types(body)]
         self.program = build_program(scalars)
         self.carry_types = loop_ops.output_types(body)[:carry]
-        self.row_sizes = ins[carry : carry + rows]
-        self.result_sizes = outs[carry : len(outs) - stops]
-        size = sum(ins[:carry])
-        self.code = build_loop(self.program, size, self.row_sizes, self.result_sizes, stops=stops)
+        self.row_types = list(types[carry : carry + rows])
+        self.arrays = StepArrays(
+            ins[:carry], ins[carry : carry + rows], ins[carry + rows :], outs[carry : len(outs) - stops]
+        )
+        self.code = build_loop(self.program, self.arrays, stops=stops)
 
     @property
     def is_compiled(self) -> bool:
@@ -1909,8 +2024,9 @@ class NumberSteps:
         self._stops = False
         self._buffer = loop.program.initial.copy()
         start = self._fill(0, carry)
-        self._fill(start + sum(loop.row_sizes), consts)
-        self._rows = [np.ascontiguousarray(row, float) for row in rows]
+        self._fill(start + sum(array.size for array in loop.arrays.rows), consts)
+        pairs = zip(rows, loop.row_types, strict=True)
+        self._rows = [np.ascontiguousarray(row, kind.dtype) for row, kind in pairs]
         self._results: list[NDArray[Any]] = []
 
     def _fill(self, start: int, values: Sequence[Any]) -> int:
@@ -1949,7 +2065,8 @@ class NumberSteps:
         """Run steps; returns how many of them were run."""
         code = self._loop.code
         assert code is not None
-        table = np.array([array.ctypes.data for array in (*self._rows, *self._results)], np.int64)
+        arrays = (*self._rows, *self._results)
+        table = np.array([*[each.ctypes.data for each in arrays], *[each.strides[0] for each in arrays]], np.int64)
         buffer, rows = self._buffer.ctypes.data, table.ctypes.data
         done = 0
         while done < count:
@@ -2135,3 +2252,30 @@ def write_float_body(circuit: CircuitGraph, carry: int) -> CircuitGraph:
     outputs = writer.copy_circuit(circuit, inputs, [k < carry for k in range(len(inputs))])
     labels = {f"y{k}": writer.as_float(port) for k, port in enumerate(outputs)}
     return prune(writer.builder.build(name="body", labels=labels))
+
+
+def write_short_powers(circuit: CircuitGraph) -> CircuitGraph:
+    """Return a circuit with cubes and fourth powers as products, which are within 2 ulp, as in loops over arrays.
+
+    >>> from wiregrad.ir import parse_text, write_text
+    >>> cube = parse_text("input x\\nb = constant 3.0\\ny = power x b\\noutput y")
+    >>> [row.op.name for row in write_short_powers(cube).rows()]
+    ['input', 'multiply', 'multiply']
+    """
+    constants = circuit.constants()
+    builder = GraphBuilder(finite=False)
+    ports: list[Port] = []
+    for row in circuit.rows():
+        sources = [ports[source] for source in row.sources]
+        exponent = np.ravel(constants.get(row.sources[1], 0.0)) if row.op.name == "power" else np.zeros(1)
+        if row.op is INPUT:
+            ports.append(builder.input(f"x{len(ports)}", circuit.type_of(row.node)))
+        elif row.op is CONSTANT:
+            ports.append(builder.place_constant(constants[row.node]))
+        elif (exponent == 3.0).all() or (exponent == 4.0).all():
+            square = builder.apply("multiply", sources[0], sources[0])
+            ports.append(builder.apply("multiply", square, sources[0] if exponent[0] == 3.0 else square))
+        else:
+            ports.append(builder.apply(row.op, *sources, mode=row.mode))
+    outputs = circuit.columns.outputs.tolist()
+    return prune(builder.build(name="body", labels={f"y{k}": ports[node] for k, node in enumerate(outputs)}))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Number
 from sys import getrefcount
 from types import MemberDescriptorType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import RECORDED_DTYPES
 from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
 from wiregrad.ir import TABLE, Op
+from wiregrad.lazy import NamedTuple
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.functions.elements import join_items
 

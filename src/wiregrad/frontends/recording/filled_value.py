@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from sys import getrefcount
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,7 @@ from wiregrad.frontends.recording.value import (
 )
 from wiregrad.ir import INPUT, TABLE
 from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS
+from wiregrad.lazy import NamedTuple
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.functions.elements import find_plain_array, join_items, join_row
 from wiregrad.ops.functions.registry import FilledMemory, lift

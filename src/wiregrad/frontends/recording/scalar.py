@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -82,7 +82,7 @@ from wiregrad.ir.columns import (
     has_kinks,
 )
 from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, SIGN_METHODS
-from wiregrad.lazy import load_module_lazily
+from wiregrad.lazy import NamedTuple, load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import MaskedFlow
 from wiregrad.passes import simplify

@@ -24,7 +24,7 @@ from enum import Enum, IntEnum, auto
 from functools import cache, partial
 from struct import Struct
 from types import FrameType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from wiregrad.frontends.recording.user_code import GroupBlock
 from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.columns import Convention, chosen_convention, encode_mode, has_kinks, switch_convention
 from wiregrad.ir.op import COMPARISON_METHODS
-from wiregrad.lazy import load_module_lazily
+from wiregrad.lazy import NamedTuple, load_module_lazily
 from wiregrad.ops.gradient_flow import GradientBuffer, MaskedFlow, add_flows, begin_sum, is_complex, match_dtype
 from wiregrad.settings import (
     RECORDER_C,

@@ -24,7 +24,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cached_property, lru_cache, partial
 from itertools import chain, islice
 from types import CellType, CodeType, FrameType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +79,7 @@ from wiregrad.ir.columns import (
     type_of_constant,
 )
 from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, CONSTANT_CODE, SIGN_METHODS
-from wiregrad.lazy import pause_collection
+from wiregrad.lazy import NamedTuple, pause_collection
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions.registry import FUNCTIONS
 from wiregrad.ops.functions.shape import bind_index

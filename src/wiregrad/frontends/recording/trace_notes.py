@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from wiregrad.frontends.recording.user_code import (
     user_place,
 )
 from wiregrad.ir import Certificate, Op, Place
+from wiregrad.lazy import NamedTuple
 
 make_place: Callable[[tuple[str, int, int]], Place] = partial(tuple.__new__, Place)
 ROW_SIZE = 34

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from functools import cached_property
 from itertools import chain, compress
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from wiregrad.frontends.recording.tape import (
 from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.columns import LabelT, NodeLabels, OpSettings, TypeTable, find_kinked_codes, type_of_constant
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, count_inputs
+from wiregrad.lazy import NamedTuple
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import shape_of
 

@@ -27,13 +27,14 @@ from functools import lru_cache, partial, wraps
 from inspect import CO_GENERATOR
 from itertools import islice
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.errors import find_user_frame, is_library_file
 from wiregrad.ir import Place
+from wiregrad.lazy import NamedTuple
 from wiregrad.ops.functions.registry import FUNCTIONS
 from wiregrad.settings import SettingBlock
 

@@ -17,7 +17,6 @@ import sys
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from importlib.util import resolve_name
 from types import (
@@ -85,12 +84,12 @@ class ComparesItself:
     """Base class of functions that compare their outside state themselves; `__wrapped__` is the function they call."""
 
 
-@dataclass
 class WalkLimits:
     """How many more objects and bytes a walk may note to compare them before each call."""
 
-    things: int = MAX_THINGS
-    size: int = MAX_BYTES
+    def __init__(self) -> None:
+        self.things = MAX_THINGS
+        self.size = MAX_BYTES
 
 
 class OutsideState:

@@ -24,7 +24,7 @@ from enum import EnumType, IntEnum
 from functools import lru_cache, partial
 from operator import attrgetter, is_, methodcaller
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MemberDescriptorType, ModuleType
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from wiregrad.errors import short_repr
 from wiregrad.frontends.recording.arguments import member_slots
 from wiregrad.frontends.recording.user_code import CodeStep, list_instructions
+from wiregrad.lazy import NamedTuple
 
 KNOWN_PACKAGES = (
     *("numpy", "wiregrad", "scipy.fft", "scipy.integrate", "scipy.interpolate", "scipy.linalg", "scipy.ndimage"),

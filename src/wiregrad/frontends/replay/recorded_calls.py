@@ -21,7 +21,7 @@ from contextlib import suppress
 from enum import Enum, IntEnum
 from math import prod
 from types import BuiltinFunctionType, EllipsisType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ from wiregrad.frontends.recording.user_code import list_instructions
 from wiregrad.frontends.recording.value import OUTSIDE_VALUE_REASON, Value, is_python_number, wrap_node
 from wiregrad.ir import Certificate, CircuitGraph
 from wiregrad.ir.certificates import have_same_bits
-from wiregrad.lazy import load_module_lazily
+from wiregrad.lazy import NamedTuple, load_module_lazily
 from wiregrad.ops.functions.registry import FilledMemory
 
 if TYPE_CHECKING:

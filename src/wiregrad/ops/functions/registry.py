@@ -20,24 +20,23 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import lru_cache, wraps
 from math import prod
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from wiregrad.dtypes import WireType
 from wiregrad.errors import NoRuleError, RecordError, format_user_line, require_package
 from wiregrad.ir.op import Op, OperatorMethods
-from wiregrad.lazy import import_later
+from wiregrad.lazy import NamedTuple, import_later, record
 from wiregrad.ops.gradient_flow import is_wire, shape_of
 
 SampleMaker: TypeAlias = "Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]"
 """Makes calls at which a function is checked: tuples of positional arguments and, last, a dict of keywords."""
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class RegisteredFunction:
     """One function: its name, the NumPy functions it stands for, and its implementation."""
 

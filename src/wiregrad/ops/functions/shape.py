@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from wiregrad.errors import MutationError, format_user_line
 from wiregrad.ir import TABLE, Op
+from wiregrad.lazy import NamedTuple
 from wiregrad.ops.array_ops import axes_from_end
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
