@@ -422,7 +422,7 @@ def print_advice(cores: int) -> None:
         for predict in engines.values():
             first = next((n for n in range(1, 9) if predict(work, 10**n) < costs.predict(work, 10**n)), None)
             gain = costs.predict(work, 10**7) / predict(work, 10**7)
-            cells.append("never" if first is None else f"from 10^{first}, {gain:.2g}x at 10^7")
+            cells.append("never" if first is None else f"from 10^{first}, {gain:,.{0 if gain >= 10 else 1}f}x at 10^7")
         print(f"| {nodes} | {inputs} | " + " | ".join(cells) + " |")
 
 
