@@ -23,6 +23,8 @@ from wiregrad.errors import (
     OperandError,
     ShapeError,
 )
+from wiregrad.frontends.transforms import loop_ops
+from wiregrad.ir import CircuitGraph
 
 ROWS = np.linspace(0.1, 0.9, 5)
 
@@ -253,7 +255,7 @@ def test_checkpoints_save_memory() -> None:
     start = np.full(200, 0.5)
 
     def measure(**options: Any) -> int:
-        gradient = wg.grad(lambda x: np.sum(wg.scan(lambda c, _: (c * 0.99, None), x, None, 2_000, **options)[0]))
+        gradient = wg.grad(lambda x: np.sum(wg.scan(lambda c, _: (np.sin(c), None), x, None, 2_000, **options)[0]))
         gradient(start)
         tracemalloc.start()
         gradient(start)
@@ -468,7 +470,7 @@ def test_the_steps_of_a_loop_meet_each_other() -> None:
 def test_the_gradients_of_all_steps_add_up_to_that_of_a_constant(f: Any) -> None:
     run = wg.trace(f, 1.7).run(a=1.7)
     loop = find_loop(run.circuit)
-    total = 0.0
+    total: Any = 0.0
     step = 0
     while True:
         try:
@@ -502,3 +504,96 @@ def test_a_step_can_be_drawn_and_what_has_no_inside_says_so() -> None:
         run.open_loop(loop, 20)
     with pytest.raises(InputError, match="neither a loop"):
         run.open_loop("angle")
+
+
+def _smooth(p: Any, carry: Any, x: Any) -> Any:
+    c = carry + np.sin(p[0]) * x
+    return c, c * c
+
+
+def _delay(p: Any, carry: Any, x: Any) -> Any:
+    old, new = carry
+    return (new, 0.5 * new + p[1] * x), old
+
+
+def _choose(p: Any, carry: Any, x: Any) -> Any:
+    # The square root has an infinite slope at 0, in the branch that is not taken.
+    new = wg.cond(carry > 10.0, lambda c: c * np.sqrt(p[2]), lambda c: np.tanh(c * np.exp(p[0]) + x), carry)
+    return new, new
+
+
+def _cube(p: Any, carry: Any, x: Any) -> Any:
+    new = carry - 0.1 * (carry**3 + p[0] * carry - p[1] * x) + np.tanh(carry) * p[0] ** 4
+    return new, np.where(new > 0.3, np.exp(new * p[1]), new)
+
+
+def _divide(p: Any, carry: Any, x: Any) -> Any:
+    mean, variance = carry
+    gain = variance / (variance + p[1])
+    return (mean + gain * (x - mean), (1.0 - gain) * variance + p[0]), None
+
+
+SCAN_BODIES: dict[str, tuple[Any, Any]] = {
+    "constants": (_smooth, lambda p: p[1]),
+    "gradients that arrive late": (_delay, lambda p: (p[0], 0.2)),
+    "a branch": (_choose, lambda p: p[1]),
+    "powers and choices": (_cube, lambda p: p[0] + 0.1),
+    "divisions": (_divide, lambda p: (p[1], 1.0)),
+}
+
+
+def _use_results(results: Any, used: str) -> Any:
+    carry, ys = results
+    leaves = carry if isinstance(carry, tuple) else (carry,)
+    total: Any = 0.0
+    if used != "rows":
+        total = total + leaves[0] * leaves[-1]
+    if used != "carry" and ys is not None:
+        total = total + np.sum(ys * np.cos(np.arange(len(ROWS))[: ys.shape[0]]))
+    return total
+
+
+LENGTHS = [3, *[pytest.param(length, marks=pytest.mark.full) for length in (1, 2, 5)]]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.parametrize("used", ["carry", "rows", "both"])
+@pytest.mark.parametrize("name", SCAN_BODIES)
+def test_gradients_of_scans_are_those_of_a_python_loop(name: str, used: str, reverse: bool, length: int) -> None:
+    step, start = SCAN_BODIES[name]
+
+    def run(loops: Any, p: Any, xs: Any) -> Any:
+        results = loops.scan(lambda c, x: step(p, c, x), start(p), xs[:length], reverse=reverse)
+        return _use_results(results, used) + 0.0 * p[0]
+
+    point = (np.array([0.3, 0.7, 0.0]), ROWS)
+    plain = wg.grad(lambda p, xs: run(PlainLoops, p, xs), argnums=(0, 1))(*point)
+    ours = wg.grad(lambda p, xs: run(wg, p, xs), argnums=(0, 1))
+    compiled = wg.compile(ours)
+
+    for found in (ours(*point), compiled(*point), compiled(*point)):
+        for one, two in zip(found, plain, strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-14)
+
+
+def test_a_linear_loop_stores_nothing_for_its_gradient() -> None:
+    def f(x: Any, w: Any) -> Any:
+        return np.sum(wg.fori_loop(0, 50, lambda _, c: w * c + 1.0, x))
+
+    by_x, by_w = (wg.trace(wg.grad(f, argnums=k), np.ones(3), np.full(3, 0.5)).to_text() for k in (0, 1))
+
+    assert "steps\\u0020of" not in by_x
+    assert "steps\\u0020of" in by_w
+
+
+def test_the_value_and_the_gradient_of_a_loop_share_their_steps() -> None:
+    def f(p: Any) -> Any:
+        return wg.fori_loop(0, 20, lambda _, c: np.sin(p[0] * c), p[1]) ** 2
+
+    circuit = wg.trace(wg.grad(f), np.array([0.7, 0.4]))
+
+    def count_scans(graph: CircuitGraph) -> int:
+        return sum(loop_ops.find_scan(row.op) is not None for row in graph.rows())
+
+    assert (count_scans(circuit), count_scans(loop_ops.tidy_scans(circuit))) == (3, 2)

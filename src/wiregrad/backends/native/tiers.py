@@ -70,6 +70,7 @@ from wiregrad.backends.native.step_kinds import (
     BackwardStep,
     ExpressionLowering,
     MarkedGradients,
+    NodeKind,
     PackStep,
     PlainStep,
     StencilKey,
@@ -85,7 +86,7 @@ from wiregrad.backends.native.vector_math import (
     find_by_symbol,
 )
 from wiregrad.errors import NotNativeError, OutputError
-from wiregrad.ir import CircuitGraph
+from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.ir.circuit import check_arrays
 from wiregrad.ir.columns import CircuitColumns
 from wiregrad.ir.op import INPUT_CODE
@@ -538,11 +539,36 @@ def _finish_parts(stream: StepStream, parts: Sequence[SlotAccess]) -> list[str]:
     return texts[::-1]
 
 
+class StepArray(NamedTuple):
+    """An array that a loop reads: how many numbers a step reads of it, and the character of its dtype."""
+
+    size: int
+    dtype: str
+
+
+class StepArrays(NamedTuple):
+    """What a loop reads and writes."""
+
+    carry: Sequence[StepArray]
+    rows: Sequence[StepArray]
+    """Arrays with one row for each step."""
+    consts: Sequence[StepArray]
+    results: Sequence[int]
+    """The numbers of each result that a step adds a row to."""
+
+    @property
+    def carried(self) -> int:
+        """How many numbers are carried."""
+        return sum(array.size for array in self.carry)
+
+
 class StepLoop(NamedTuple):
     """The code of a loop whose steps run a program, compiled as one function."""
 
     run: Callable[[int, int, int, int, int], int]
-    """`int64_t loop(double *buffer, double **rows, int64_t first, int64_t distance, int64_t steps)`."""
+    """`int64_t loop(double *buffer, int64_t *table, int64_t first, int64_t distance, int64_t steps)`."""
+    kernel: int
+    """The address of the same loop as a kernel of streams."""
     functions: jit.JitFunctions
     """The object that keeps the code in memory."""
 
@@ -551,28 +577,162 @@ MAX_LOOP_STEPS = 400
 """Maximum number of steps of a program that LLVM compiles together with the loop around it."""
 
 
-def build_loop(
-    program: NativeProgram, carry: int, rows: Sequence[int], results: Sequence[int], *, stops: bool
-) -> StepLoop | None:
+def build_loop(program: NativeProgram, arrays: StepArrays, *, stops: bool) -> StepLoop | None:
     """Compile a loop that runs a program step after step; None if the program is too long for that.
 
-    The program's first inputs are the carry, then come rows of these lengths, and what does not change. Its outputs are
-    the next carry, then rows of results, and if the loop `stops` a number that ends it when it is 0. The loop is given
-    the addresses of the rows and of the results, numbers the steps from `first` by `distance`, and returns how many it
-    ran.
+    The program's first inputs are the carry, then come rows, and what does not change. Its outputs are the next carry,
+    then rows of results, and if the loop `stops` a number that ends it when it is 0. The loop is given a table with the
+    addresses of the rows and of the results, and the distances in bytes from one row to the next. It numbers the steps
+    from `first` by `distance`, and returns how many it ran.
     """
     steps = program.stream.list_steps()
     if len(steps) > MAX_LOOP_STEPS or program.real.name != "double" or program.real.lanes != 1:
         return None
-    (text,) = _finish_parts(program.stream, [_write_part(program.real, steps)])
+    branch = find_branch(steps, program)
+    groups = [steps] if branch is None else branch.groups
+    texts = _finish_parts(program.stream, [_write_part(program.real, group) for group in groups])
     w = LlvmWriter()
+    _write_step_loop(w, program, arrays, branch, stops=stops)
+    if not stops:
+        _write_loop_kernel(w, program, arrays)
+    parts = [
+        text.replace("define void @part(ptr %w)", f"define internal void @part_{number}(ptr %w) alwaysinline", 1)
+        for number, text in enumerate(texts)
+    ]
+    functions = jit.JitFunctions(_join_modules([*parts, w.format_module()]), level=2)
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+    kernel = 0 if stops else functions.find_address("loop_kernel")
+    return StepLoop(kind(functions.find_address("loop")), kernel, functions)
+
+
+def _join_modules(texts: Sequence[str]) -> str:
+    """Return one module with the functions of several; what they all declare is declared once."""
+    lines: dict[str, None] = {}
+    functions = []
+    for text in texts:
+        for line in text.split("\n"):
+            if line.startswith("declare"):
+                lines[line] = None
+            else:
+                functions.append(line)
+    return "\n".join([*lines, *functions])
+
+
+LoopStep = tuple[StepKey, dict[int, int]]
+
+
+class StepBranch(NamedTuple):
+    """A body of a loop with a condition by which some of its steps are run or not."""
+
+    condition: int
+    """The slot of the condition."""
+    groups: list[list[LoopStep]]
+    """Steps that always run, those that run where the condition holds and where it does not, and the steps behind."""
+    slots: int
+    """The number of slots of all steps, each of which has a slot of its own."""
+
+
+FORWARD_STEPS = [PlainStep("begin"), PlainStep("copy"), PlainStep("return")]
+"""Steps of programs without gradients that are no nodes."""
+
+
+def find_branch(steps: Sequence[LoopStep], program: NativeProgram) -> StepBranch | None:
+    """Find steps that only one side of a choice needs, and that are worth a branch; None if there are none.
+
+    A choice computes both sides, which is cheaper than a branch unless one of them calls a function.
+    """
+    if any(not isinstance(key, NodeKind) and key not in FORWARD_STEPS for key, _ in steps):
+        return None
+    renamed, slots = _give_own_slots(steps, program)
+    conditions = {holes[0]: None for key, holes in renamed if _is_choice(key)}
+    for condition in conditions:
+        groups = _split_by_choice(renamed, condition)
+        if any(calls_function(key, program.real) for group in groups[1:3] for key, _ in group):
+            return StepBranch(condition, groups, slots)
+    return None
+
+
+def _is_choice(key: StepKey) -> bool:
+    return isinstance(key, NodeKind) and key.op is TABLE["where"]
+
+
+def _give_own_slots(steps: Sequence[LoopStep], program: NativeProgram) -> tuple[list[LoopStep], int]:
+    """Return the steps with a slot of its own for each result, and copies of the outputs at the end."""
+    current: dict[int, int] = {}
+    renamed: list[LoopStep] = []
+    count = program.buffer_length
+    for key, holes in steps:
+        if isinstance(key, PlainStep) and key.name != "copy":
+            continue
+        read = len(key.types) if isinstance(key, NodeKind) else 1
+        new = {hole: current.get(slot, slot) if hole < read else slot for hole, slot in holes.items()}
+        current[holes[OUTPUT_HOLE]] = new[OUTPUT_HOLE] = count
+        renamed.append((key, new))
+        count += 1
+    for slot in range(program.inputs, program.inputs + program.outputs):
+        if slot in current:
+            renamed.append((PlainStep("copy"), {0: current[slot], OUTPUT_HOLE: slot}))
+    return renamed, count
+
+
+def _split_by_choice(steps: Sequence[LoopStep], condition: int) -> list[list[LoopStep]]:
+    """Return the steps in four groups: before the choices by a condition, for either side of them, and behind."""
+    behind = _find_dependents(steps, condition)
+    sides = [_find_one_sided(steps, condition, side, behind) for side in (1, 2)]
+    groups: list[list[LoopStep]] = [[], [], [], []]
+    for number, step in enumerate(steps):
+        place = 3 if number in behind else 1 if number in sides[0] else 2 if number in sides[1] else 0
+        groups[place].append(step)
+    return groups
+
+
+def _list_read_slots(step: LoopStep) -> list[int]:
+    key, holes = step
+    return [holes[k] for k in range(len(key.types))] if isinstance(key, NodeKind) else [holes[0]]
+
+
+def _find_dependents(steps: Sequence[LoopStep], condition: int) -> set[int]:
+    """Return the choices by a condition, and the steps that depend on one of them."""
+    slots: set[int] = set()
+    found = set()
+    for number, step in enumerate(steps):
+        key, holes = step
+        if (_is_choice(key) and holes[0] == condition) or not slots.isdisjoint(_list_read_slots(step)):
+            found.add(number)
+            slots.add(holes[OUTPUT_HOLE])
+    return found
+
+
+def _find_one_sided(steps: Sequence[LoopStep], condition: int, side: int, behind: set[int]) -> set[int]:
+    """Return the steps whose results only one side of the choices by a condition reads."""
+    shared: set[int] = set()
+    """Slots that something else reads."""
+    wanted: set[int] = set()
+    found = set()
+    for number in reversed(range(len(steps))):
+        key, holes = steps[number]
+        is_own = number not in behind and holes[OUTPUT_HOLE] in wanted and holes[OUTPUT_HOLE] not in shared
+        if is_own:
+            found.add(number)
+        for hole, slot in enumerate(_list_read_slots(steps[number])):
+            is_side = _is_choice(key) and holes[0] == condition and hole == side
+            (wanted if is_own or is_side else shared).add(slot)
+    return found
+
+
+def _write_step_loop(
+    w: LlvmWriter, program: NativeProgram, arrays: StepArrays, branch: StepBranch | None, *, stops: bool
+) -> None:
+    """Write the function that runs the steps."""
     w.begin_function("i64 @loop(ptr noalias %w, ptr noalias %table, i64 %first, i64 %distance, i64 %steps)")
     outside, table = (w.name_value(name, "ptr") for name in ("%w", "%table"))
     # A copy of the buffer whose address nobody else knows: LLVM keeps it in registers.
     length = program.buffer_length
-    buffer = w.emit_value("ptr", f"alloca double, i64 {length}, align 64", 1)
+    slots = length if branch is None else branch.slots
+    buffer = w.emit_value("ptr", f"alloca double, i64 {slots}, align 64", 1)
     for slot in range(length):
         w.store(w.load("double", w.point_to("double", outside, slot)), w.point_to("double", buffer, slot))
+    carry = arrays.carried
     left = [*range(carry), program.inputs + program.outputs - 1]
 
     def leave_loop(count: LlvmValue) -> None:
@@ -581,16 +741,24 @@ def build_loop(
         w.emit_return(count)
 
     first, distance, count = (w.name_value(name, "i64") for name in ("%first", "%distance", "%steps"))
-    sizes = [*rows, *results]
-    arrays = [w.load("ptr", w.point_to("ptr", table, k)) for k in range(len(sizes))]
+    written = [StepArray(size, "d") for size in arrays.results]
+    number_of_arrays = len(arrays.rows) + len(written)
+    places = [w.load("ptr", w.point_to("ptr", table, k)) for k in range(number_of_arrays)]
+    strides = [w.load("i64", w.point_to("i64", table, number_of_arrays + k)) for k in range(number_of_arrays)]
+    outputs = program.inputs
     with loop_over(0, count) as k:
         number = first + distance * k
-        _copy_numbers(w, list(zip(arrays, rows, strict=False)), number, buffer, carry, load=True)
-        w.emit_line(f"call void @part({buffer.typed})")
-        outputs = program.inputs
-        _copy_numbers(
-            w, list(zip(arrays[len(rows) :], results, strict=True)), number, buffer, outputs + carry, load=False
-        )
+        rows = [w.point_to("i8", place, number * stride) for place, stride in zip(places, strides, strict=True)]
+        slot = carry
+        for row, array in zip(rows, arrays.rows, strict=False):
+            slot = _load_numbers(w, row, array, buffer, slot)
+        _call_parts(w, buffer, branch)
+        slot = outputs + carry
+        for row, array in zip(rows[len(arrays.rows) :], written, strict=True):
+            for number_in_row in range(array.size):
+                value = w.load("double", w.point_to("double", buffer, slot))
+                w.store(value, w.point_to("double", row, number_in_row))
+                slot += 1
         new = [w.load("double", w.point_to("double", buffer, outputs + slot)) for slot in range(carry)]
         for slot, value in enumerate(new):
             w.store(value, w.point_to("double", buffer, slot))
@@ -600,29 +768,98 @@ def build_loop(
                 leave_loop(k + 1)
     leave_loop(count)
     w.lines.append("}")
-    part = text.replace("define void @part(ptr %w)", "define internal void @part(ptr %w) alwaysinline", 1)
-    functions = jit.JitFunctions("\n".join([part, w.format_module()]), level=2)
-    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
-    return StepLoop(kind(functions.find_address("loop")), functions)
 
 
-def _copy_numbers(
-    w: LlvmWriter,
-    arrays: Sequence[tuple[LlvmValue, int]],
-    number: LlvmValue,
-    buffer: LlvmValue,
-    slot: int,
-    *,
-    load: bool,
-) -> None:
-    """Write copies between one row of each array and the slots of a buffer, from a slot on."""
-    for array, size in arrays:
-        for k in range(size):
-            place = w.point_to("double", array, number * size + k)
-            held = w.point_to("double", buffer, slot)
-            source, target = (place, held) if load else (held, place)
-            w.store(w.load("double", source), target)
-            slot += 1
+def _call_parts(w: LlvmWriter, buffer: LlvmValue, branch: StepBranch | None) -> None:
+    """Write the calls of the functions that make up the body of a loop."""
+    w.emit_line(f"call void @part_0({buffer.typed})")
+    if branch is None:
+        return
+    # Conditions are floats in the buffer.
+    holds = w.load("double", w.point_to("double", buffer, branch.condition)).is_nonzero()
+    yes, no, done = (w.new_name("side") for _ in range(3))
+    w.branch_if(holds, yes, no)
+    w.begin_block(yes, falls=False)
+    w.emit_line(f"call void @part_1({buffer.typed})")
+    w.emit_line(f"br label %{done}")
+    w.begin_block(no, falls=False)
+    w.emit_line(f"call void @part_2({buffer.typed})")
+    w.begin_block(done)
+    w.emit_line(f"call void @part_3({buffer.typed})")
+
+
+def _load_numbers(w: LlvmWriter, source: LlvmValue, array: StepArray, buffer: LlvmValue, slot: int) -> int:
+    """Write the loads of consecutive numbers into the slots of a buffer, from a slot on; returns the slot behind."""
+    for k in range(array.size):
+        w.store(_load_as_double(w, source, array.dtype, k), w.point_to("double", buffer, slot + k))
+    return slot + array.size
+
+
+def _load_as_double(w: LlvmWriter, source: LlvmValue, dtype: str, number: LlvmValue | int) -> LlvmValue:
+    """Write the load of a float, a whole number or a condition as a float."""
+    kind = {"d": "double", "?": "i8"}.get(dtype, "i64")
+    value = w.load(kind, w.point_to(kind, source, number))
+    return value if kind == "double" else value.convert("sitofp", "double")
+
+
+LOOP_KERNEL_HEAD_WORDS = 6
+"""Words of a loop in a stream before those of its operands: kernel, number of words, the address of the initial buffer,
+the number of the first step, the distance to the next one, and how many steps there are."""
+
+
+def _write_loop_kernel(w: LlvmWriter, program: NativeProgram, arrays: StepArrays) -> None:
+    """Write the function that runs the loop as an instruction of a stream.
+
+    An operand has two words, where its base address stands and its offset, and a row a third one: the distance to the
+    next row. The last operand is the result: the carry after the last step, then the rows of the results.
+    """
+    w.begin_function("void @loop_kernel(ptr %w, ptr %i)")
+    table_of_bases, words = (w.name_value(name, "ptr") for name in ("%w", "%i"))
+    numbers = iter(range(2, 1 << 30))
+
+    def take_word() -> LlvmValue:
+        return w.load("i64", w.point_to("i64", words, next(numbers)))
+
+    def take_address() -> LlvmValue:
+        base = w.load("ptr", w.point_to("i8", table_of_bases, take_word()))
+        return w.point_to("i8", base, take_word())
+
+    initial = w.emit_value("ptr", f"inttoptr {take_word().typed} to ptr", 1)
+    first, distance, count = (take_word() for _ in range(3))
+    length = program.buffer_length
+    buffer = w.emit_value("ptr", f"alloca double, i64 {length}, align 64", 1)
+    table = w.emit_value("ptr", f"alloca i64, i64 {2 * (len(arrays.rows) + len(arrays.results))}, align 8", 1)
+    with loop_over(0, w.as_value(length, "i64", 1)) as k:
+        w.store(w.load("double", w.point_to("double", initial, k)), w.point_to("double", buffer, k))
+    slot = 0
+    for array in arrays.carry:
+        slot = _copy_numbers(w, take_address(), array, buffer, slot)
+    places, strides = [], []
+    for _ in arrays.rows:
+        places.append(take_address())
+        strides.append(take_word())
+    slot += sum(array.size for array in arrays.rows)
+    for array in arrays.consts:
+        slot = _copy_numbers(w, take_address(), array, buffer, slot)
+    target = take_address()
+    place = w.point_to("double", target, arrays.carried)
+    for size in arrays.results:
+        places.append(place)
+        strides.append(w.as_value(8 * size, "i64", 1))
+        place = w.point_to("double", place, count * size)
+    for number, value in enumerate([*places, *strides]):
+        w.store(value, w.point_to("i64", table, number))
+    typed = ", ".join(value.typed for value in (buffer, table, first, distance, count))
+    w.emit_line(f"call i64 @loop({typed})")
+    _copy_numbers(w, buffer, StepArray(arrays.carried, "d"), target, 0)
+    w.end_function()
+
+
+def _copy_numbers(w: LlvmWriter, source: LlvmValue, array: StepArray, target: LlvmValue, first: int) -> int:
+    """Write a loop that copies numbers as floats into a target, from a place on; returns the place behind them."""
+    with loop_over(0, w.as_value(array.size, "i64", 1)) as k:
+        w.store(_load_as_double(w, source, array.dtype, k), w.point_to("double", target, k + first))
+    return first + array.size
 
 
 MAX_OFFSET = 2**31 - 1

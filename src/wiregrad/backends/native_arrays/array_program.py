@@ -52,7 +52,7 @@ from wiregrad.backends.native.builtin_calls import (
     NumberSequence,
     make_array_builtin,
 )
-from wiregrad.backends.native.tiers import build_loop, build_program
+from wiregrad.backends.native.tiers import StepArray, StepArrays, build_loop, build_program
 from wiregrad.backends.native_arrays.loop_kernels import (
     CONTIGUOUS,
     STILL,
@@ -646,6 +646,8 @@ class ArrayProgram(StreamProgram):
         kernels = {loop.key: loop.kernel for cut in self._loops.values() for loop in cut.list_loops()}
         code_bytes = compile_kernels(kernels)
         self._cuts_products = True
+        calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
+        self._native_loops = {step: find_native_loop(step.op) for step in calls if is_loop(step.op)}
         is_shared = self._is_worth_sharing()
         text = self._write_stream(has_rounds=is_shared)
         self._store_stream(text.join_words())
@@ -654,8 +656,6 @@ class ArrayProgram(StreamProgram):
             self._shares = StreamShares(self.stream, text.rounds)
             self._lone_stream = self._write_lone_stream() if self._multiplies else self.stream
         self._loops.clear()
-        calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
-        self._native_loops = {step: find_native_loop(step.op) for step in calls if is_loop(step.op)}
         calls = [step for step in calls if step not in self._native_loops]
         self.facts = ArrayProgramFacts(
             instructions=self._instructions,
@@ -720,7 +720,7 @@ class ArrayProgram(StreamProgram):
         first = 0
         for number, step in enumerate(self._steps):
             self._write_step(text, self._fills.get(number, ()), step)
-            if isinstance(step, InterpreterCall):
+            if isinstance(step, InterpreterCall) and not self._is_instruction(step):
                 if text.length > first:
                     self._parts.append(StreamPart(first, text.length))
                 self._parts.append(step)
@@ -791,6 +791,46 @@ class ArrayProgram(StreamProgram):
                 yield [self._product_words(piece) for piece in ([step] if is_whole else cut_product(step))]
             case TableMove():
                 yield [self._table_words(step)]
+            case InterpreterCall():
+                if self._is_instruction(step):
+                    yield [self._scan_words(step)]
+
+    def _is_instruction(self, step: InterpreterCall) -> bool:
+        """Return whether a call is a loop that can be an instruction: its operands are as its code reads them."""
+        loop = self._native_loops.get(step)
+        code = None if loop is None else loop.instruction
+        if code is None:
+            return False
+        rows = range(len(code.arrays.carry), len(code.arrays.carry) + len(code.arrays.rows))
+        pairs = enumerate(step.sources)
+        return all(self._can_read(array, is_row=number in rows) for number, array in pairs)
+
+    def _can_read(self, array: StridedArray, *, is_row: bool) -> bool:
+        """Return whether the code of a loop can read an array: its numbers, or those of each row, follow each other."""
+        if is_row:
+            array = StridedArray(array.storage, array.start, array.shape[1:], array.strides[1:])
+        if array.dtype.kind != "i":
+            return array.is_contiguous
+        # Other whole numbers may be too large to be floats, which is found when they are known.
+        is_known = array.storage.role == CONSTANT_DATA
+        return is_known and array.is_contiguous and _is_small_whole(self._constants[array.storage.number])
+
+    def _scan_words(self, step: InterpreterCall) -> list[int]:
+        loop = self._native_loops[step]
+        code = loop.instruction
+        plan = loop.plan
+        assert code is not None
+        assert code.code is not None
+        assert isinstance(plan, loop_ops.ScanPlan)
+        assert plan.length is not None
+        first, distance = (plan.length - 1, -1) if plan.reverse else (0, 1)
+        words = [code.code.kernel, code.program.initial.ctypes.data, first, distance, plan.length]
+        start = len(code.arrays.carry)
+        for number, array in enumerate(step.sources):
+            words += self._operand_words(array)
+            if start <= number < start + len(code.arrays.rows):
+                words.append(array.strides[0] * array.dtype.itemsize)
+        return [*words, *self._operand_words(step.target)]
 
     def _operand_words(self, array: StridedArray) -> list[int]:
         """Return the two words of an operand: where its base address stands, and its offset in bytes."""
@@ -1606,7 +1646,7 @@ def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> Str
     """Return the program of a circuit; raise `NotNativeError` if native code is off, or would compute nothing."""
     with pause_collection():
         expanded = compile_expanded(circuit, fenced=fenced)
-        return expanded or compile_loops(simplify(prune(merge_repeated(circuit))), fenced=fenced)
+        return expanded or compile_loops(simplify(prune(loop_ops.tidy_scans(merge_repeated(circuit)))), fenced=fenced)
 
 
 def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:
@@ -1689,7 +1729,7 @@ class GradientProgram:
                     gradient if isinstance(gradient, Port) else builder.place_constant(np.asarray(gradient)[()])
                 )
         labels |= {f"other_{k}": Port(builder, node) for k, node in enumerate(others)}
-        return simplify(prune(builder.build(name="gradient", labels=labels)))
+        return simplify(prune(loop_ops.tidy_scans(builder.build(name="gradient", labels=labels))))
 
     def has_gradients_like_inputs(self, numbers: Collection[int]) -> bool:
         """Return whether the gradient by each of these inputs is present, and has its type."""
@@ -1885,6 +1925,16 @@ class NativeLoop:
         assert plan is not None
         return plan
 
+    @property
+    def instruction(self) -> NumberLoop | None:
+        """The code of a loop that may be an instruction of a stream: not too long, with a known number of steps."""
+        plan = self.plan
+        if self.stream is None or not isinstance(plan, loop_ops.ScanPlan) or plan.counted:
+            return None
+        is_short = plan.length is not None and 0 < plan.length <= MAX_STEPS_AT_ONCE
+        has_floats = plan.layout.kind.dtype == FLOAT.dtype
+        return self.stream.code if isinstance(self.stream.code, NumberLoop) and is_short and has_floats else None
+
     @cached_property
     def runners(self) -> list[Callable[[Sequence[Any]], Sequence[Any]]]:
         """What runs the circuits of this node one by one."""
@@ -1921,7 +1971,7 @@ class LoopStream:
         if not isinstance(plan, loop_ops.ScanPlan | loop_ops.WhilePlan):
             raise NotNativeError("a branch is chosen in Python")
         body = plan.body if isinstance(plan, loop_ops.ScanPlan) else plan.write_checked_body()
-        self._code = self._compile_numbers(plan, body) or StreamLoop(
+        self.code = self._compile_numbers(plan, body) or StreamLoop(
             ArrayProgram(simplify(prune(merge_repeated(body))), limit=MAX_ARRAY_NODES), is_float=False
         )
 
@@ -1931,21 +1981,22 @@ class LoopStream:
     ) -> NumberLoop | StreamLoop | None:
         """Return the code of a body on few numbers; None if there is none."""
         try:
-            floats = simplify(write_float_body(body, plan.carry))
+            floats = write_short_powers(simplify(write_float_body(body, plan.carry)))
             if sum(prod(kind.shape) for kind in loop_ops.input_types(floats)) > MAX_LOOP_SCALARS:
                 return None
             scalars = expand_unnamed(floats)
             if scalars.count()[1] > MAX_LOOP_SCALARS:
                 return None
             rows = plan.xs if isinstance(plan, loop_ops.ScanPlan) else 0
-            numbers = NumberLoop(floats, scalars, plan.carry, rows, stops=isinstance(plan, loop_ops.WhilePlan))
+            types = loop_ops.input_types(body)
+            numbers = NumberLoop(floats, scalars, types, plan.carry, rows, stops=isinstance(plan, loop_ops.WhilePlan))
             return numbers if numbers.is_compiled else StreamLoop(ExpandedProgram(floats, scalars), is_float=True)
         except WiregradError:
             return None
 
     def run(self, plan: loop_ops.ControlPlan, xs: Sequence[Any]) -> Any:
         """Return the joined results; None if whole numbers are too large for this program."""
-        if self._code.is_float and not all(map(_is_small_whole, xs)):
+        if self.code.is_float and not all(map(_is_small_whole, xs)):
             return None
         if isinstance(plan, loop_ops.WhilePlan):
             return self._run_while(plan, xs)
@@ -1953,7 +2004,7 @@ class LoopStream:
         count, carry, rows, consts = plan.split(xs)
         length = plan.length if count is None else int(count)
         assert length is not None
-        steps = self._code.bind(carry, rows, consts)
+        steps = self.code.bind(carry, rows, consts)
         packed = plan.layout.kind
         results = np.zeros(packed.shape, packed.dtype)
         parts = plan.layout.view_parts(results)
@@ -1970,7 +2021,7 @@ class LoopStream:
             return plan.layout.pack([*xs[: plan.carry], np.int64(0)])
         if plan.limit == 0:
             loop_ops.raise_limit(plan.called, 0)
-        steps = self._code.bind(xs[: plan.carry], [], xs[plan.carry :])
+        steps = self.code.bind(xs[: plan.carry], [], xs[plan.carry :])
         steps.stop_by_last_result()
         count = steps.run(1 << 62 if plan.limit is None else plan.limit)
         if steps.runs_on():
@@ -1995,19 +2046,32 @@ class StreamLoop:
 
 
 class NumberLoop:
-    """The code of a loop on few numbers: LLVM compiles the body and the loop around it together."""
+    """The code of a loop on few numbers: LLVM compiles the body and the loop around it together.
+
+    `types` are those of the body's inputs before whole numbers and conditions were written as floats.
+    """
 
     is_float = True
 
-    def __init__(self, body: CircuitGraph, scalars: CircuitGraph, carry: int, rows: int, *, stops: bool) -> None:
-        ins = [prod(kind.shape) for kind in loop_ops.input_types(body)]
+    def __init__(
+        self,
+        body: CircuitGraph,
+        scalars: CircuitGraph,
+        types: Sequence[WireType],
+        carry: int,
+        rows: int,
+        *,
+        stops: bool,
+    ) -> None:
+        ins = [StepArray(prod(kind.shape), kind.dtype.char) for kind in types]
         outs = [prod(kind.shape) for kind in loop_ops.output_types(body)]
         self.program = build_program(scalars)
         self.carry_types = loop_ops.output_types(body)[:carry]
-        self.row_sizes = ins[carry : carry + rows]
-        self.result_sizes = outs[carry : len(outs) - stops]
-        size = sum(ins[:carry])
-        self.code = build_loop(self.program, size, self.row_sizes, self.result_sizes, stops=stops)
+        self.row_types = list(types[carry : carry + rows])
+        self.arrays = StepArrays(
+            ins[:carry], ins[carry : carry + rows], ins[carry + rows :], outs[carry : len(outs) - stops]
+        )
+        self.code = build_loop(self.program, self.arrays, stops=stops)
 
     @property
     def is_compiled(self) -> bool:
@@ -2027,8 +2091,9 @@ class NumberSteps:
         self._stops = False
         self._buffer = loop.program.initial.copy()
         start = self._fill(0, carry)
-        self._fill(start + sum(loop.row_sizes), consts)
-        self._rows = [np.ascontiguousarray(row, float) for row in rows]
+        self._fill(start + sum(array.size for array in loop.arrays.rows), consts)
+        pairs = zip(rows, loop.row_types, strict=True)
+        self._rows = [np.ascontiguousarray(row, kind.dtype) for row, kind in pairs]
         self._results: list[NDArray[Any]] = []
 
     def _fill(self, start: int, values: Sequence[Any]) -> int:
@@ -2067,7 +2132,8 @@ class NumberSteps:
         """Run steps; returns how many of them were run."""
         code = self._loop.code
         assert code is not None
-        table = np.array([array.ctypes.data for array in (*self._rows, *self._results)], np.int64)
+        arrays = (*self._rows, *self._results)
+        table = np.array([*[each.ctypes.data for each in arrays], *[each.strides[0] for each in arrays]], np.int64)
         buffer, rows = self._buffer.ctypes.data, table.ctypes.data
         done = 0
         while done < count:
@@ -2253,3 +2319,30 @@ def write_float_body(circuit: CircuitGraph, carry: int) -> CircuitGraph:
     outputs = writer.copy_circuit(circuit, inputs, [k < carry for k in range(len(inputs))])
     labels = {f"y{k}": writer.as_float(port) for k, port in enumerate(outputs)}
     return prune(writer.builder.build(name="body", labels=labels))
+
+
+def write_short_powers(circuit: CircuitGraph) -> CircuitGraph:
+    """Return a circuit with cubes and fourth powers as products, which are within 2 ulp, as in loops over arrays.
+
+    >>> from wiregrad.ir import parse_text, write_text
+    >>> cube = parse_text("input x\\nb = constant 3.0\\ny = power x b\\noutput y")
+    >>> [row.op.name for row in write_short_powers(cube).rows()]
+    ['input', 'multiply', 'multiply']
+    """
+    constants = circuit.constants()
+    builder = GraphBuilder(finite=False)
+    ports: list[Port] = []
+    for row in circuit.rows():
+        sources = [ports[source] for source in row.sources]
+        exponent = np.ravel(constants.get(row.sources[1], 0.0)) if row.op.name == "power" else np.zeros(1)
+        if row.op is INPUT:
+            ports.append(builder.input(f"x{len(ports)}", circuit.type_of(row.node)))
+        elif row.op is CONSTANT:
+            ports.append(builder.place_constant(constants[row.node]))
+        elif (exponent == 3.0).all() or (exponent == 4.0).all():
+            square = builder.apply("multiply", sources[0], sources[0])
+            ports.append(builder.apply("multiply", square, sources[0] if exponent[0] == 3.0 else square))
+        else:
+            ports.append(builder.apply(row.op, *sources, mode=row.mode))
+    outputs = circuit.columns.outputs.tolist()
+    return prune(builder.build(name="body", labels={f"y{k}": ports[node] for k, node in enumerate(outputs)}))

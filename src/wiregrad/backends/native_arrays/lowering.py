@@ -597,9 +597,13 @@ class TableMove:
     adds: bool
 
 
+MAX_COPIED_OPERAND = 2048
+"""Maximum number of elements of an operand of a loop that is copied to be contiguous."""
+
+
 @dataclass(frozen=True, eq=False)
 class InterpreterCall:
-    """An op that the interpreter computes."""
+    """An op that the interpreter computes, or a loop, which is an instruction if its code can be one."""
 
     stage: int
     op: Op
@@ -3047,11 +3051,23 @@ class _CircuitLowering:
         self._append_copy(stage, split_rows(matrix, lengths, None), split_rows(target, lengths, row_order))
         return target
 
+    def _copy_small(self, array: StridedArray, stage: int) -> StridedArray:
+        """Return a contiguous copy of a small array with gaps or repeats, which the code of a loop does not read."""
+        if array.is_contiguous or array.size > MAX_COPIED_OPERAND or array.dtype.char not in NATIVE_DTYPES:
+            return array
+        target = new_array(WireType(array.dtype, array.shape))
+        self._append_copy(stage, array, target)
+        return target
+
     def _call_interpreter(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue:
         stage = self._ready_stage(*operands)
         target = new_array(find_memory_type(kind))
         sources = tuple(self._in_memory(value) for value in operands)
         dtypes = (*(value.kind.dtype for value in operands), kind.dtype)
+        if row.op.per_call:
+            copied = [self._copy_small(array, stage) for array in sources]
+            stage += copied != list(sources)
+            sources = tuple(copied)
         self.steps.append(InterpreterCall(stage, row.op, row.node, sources, target, dtypes))
         return LoweredValue(kind, array=target, ready=stage + 1)
 

@@ -15,11 +15,12 @@ is exact up to 2**53; larger ones raise.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from math import prod
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -55,6 +56,7 @@ from wiregrad.ops.gradient_flow import (
     shape_of,
 )
 from wiregrad.passes import SilentWatcher, prune, sweep_backward, sweep_forward
+from wiregrad.passes.rewriting import Rewriter, merge_duplicates
 
 MIN_LONG_LOOP = 20_000
 """A loop is long if its body has so many nodes in all steps together."""
@@ -311,13 +313,20 @@ class BodyWriter:
         wires = iter(self.add_inputs([kind for pair in pairs for kind in flow_types(*pair)]))
         return [take_flow(wires, presence) for presence in presences]
 
-    def copy_body(self, inputs: Sequence[object]) -> list[Any]:
-        """Copy the nodes of the circuit, with these wires as its inputs; returns the wires of its outputs."""
+    def copy_body(
+        self, inputs: Sequence[object], replaced: Mapping[int, Port | None] = MappingProxyType({})
+    ) -> list[Any]:
+        """Copy the nodes of the circuit, with these wires as its inputs; returns the wires of its outputs.
+
+        Nodes that are `replaced` are not copied: they have another wire, or None if nothing that is copied reads them.
+        """
         remaining = iter(inputs)
         constants = self.circuit.constants()
         for row in self.circuit.rows():
             if row.op is INPUT:
                 self.ports.append(next(remaining))
+            elif row.node in replaced:
+                self.ports.append(replaced[row.node])
             elif row.op is CONSTANT:
                 self.ports.append(self.builder.place_constant(constants[row.node]))
             else:
@@ -346,10 +355,14 @@ class BodyWriter:
 
     def build(self, wires: Sequence[object]) -> CircuitGraph:
         """Return the circuit with these outputs, which may be plain numbers."""
+        return prune(self.build_whole(wires))
+
+    def build_whole(self, wires: Sequence[object]) -> CircuitGraph:
+        """Return the circuit with these outputs, and with the nodes on which none of them depends."""
         ports = [
             wire if isinstance(wire, Port) else self.builder.place_constant(np.asarray(wire)[()]) for wire in wires
         ]
-        return prune(self.builder.build(name="body", labels={f"y{k}": port for k, port in enumerate(ports)}))
+        return self.builder.build(name="body", labels={f"y{k}": port for k, port in enumerate(ports)})
 
 
 class ControlPlan(Protocol):
@@ -377,8 +390,8 @@ class ControlPlan(Protocol):
     def run_with(self, runners: Sequence[BodyRunner], xs: Sequence[object]) -> Any:
         """Return the joined results for plain numbers and arrays; `runners` run the circuits."""
 
-    def pull(self, g: object, xs: Sequence[object], y: object) -> list[Any]:
-        """Return the gradient of each operand."""
+    def pull(self, g: object, xs: Sequence[object], y: object, slots: Collection[int] | None = None) -> list[Any]:
+        """Return the gradient of each operand; those that are not in `slots` may be left out."""
 
     def push(self, tangents: Sequence[object], xs: Sequence[object], y: object) -> Any:
         """Return the tangent of the joined results."""
@@ -447,11 +460,11 @@ class ControlOp(ArrayOp):
 
     def pull(self, slot: int, g: object, xs: Sequence[object], y: object, mode: int) -> Any:
         """Return the gradient of one operand."""
-        return self.plan.pull(match_shape(g, y), xs, y)[slot]
+        return self.plan.pull(match_shape(g, y), xs, y, [slot])[slot]
 
     def pull_slots(self, slots: Sequence[int], g: object, xs: Sequence[object], y: object, mode: int) -> Iterator[Any]:
         """Iterate over the gradients of several operands, all from one loop."""
-        flows = self.plan.pull(match_shape(g, y), xs, y)
+        flows = self.plan.pull(match_shape(g, y), xs, y, slots)
         return iter([flows[slot] for slot in slots])
 
     def push(self, tangents: Sequence[object], xs: Sequence[object], y: object, mode: int) -> Any:
@@ -734,10 +747,10 @@ class ScanPlan(PlanIdentity):
             return self
         return replace(self, length=int(count), counted=False, _pulls={}, _pushes={})
 
-    def pull(self, g: object, xs: Sequence[object], y: object) -> list[Any]:
-        """Return the gradient of each operand: the carries of all steps are computed again, then swept back."""
-        plan = self.fix_length(self.split(xs).count) if self.counted else self
-        _, carry, rows, consts = self.split(xs)
+    def pull(self, g: object, xs: Sequence[object], y: object, slots: Collection[int] | None = None) -> list[Any]:
+        """Return the gradient of each operand: what it needs of all steps is computed again, then swept back."""
+        count, carry, rows, consts = self.split(xs)
+        plan = self.fix_length(count) if self.counted else self
         flows = self.layout.unpack_flow(g)
         if plan.length != self.length:
             flows = flows[: self.carry]
@@ -746,24 +759,30 @@ class ScanPlan(PlanIdentity):
             return CountedPullPlan(plan, tuple(map(presence_of, flows))).apply(flows, xs)
         if plan.length == 0:
             return [*front, *flows[: self.carry], *[None] * (len(rows) + len(consts))]
-        derived = plan.derive_pull(tuple(map(presence_of, flows)))
-        return [*front, *derived.run(self.split(xs).count if plan.counted else None, flows, carry, rows, consts)]
+        wanted = [slots is None or slot in slots for slot in range(len(front), len(xs))]
+        operands = ScanOperands(count if plan.counted else None, carry, rows, consts)
+        return [*front, *plan.pull_parts(flows, operands, wanted)]
 
-    def derive_pull(self, presences: tuple[Presence, ...]) -> ScanPull:
+    def pull_parts(self, flows: Sequence[object], operands: ScanOperands, wanted: Sequence[bool]) -> list[Any]:
+        """Return the gradients of carry, xs and consts, given those of the results; `wanted` says of which."""
+        hoisted = self.hoisted
+        if hoisted is not None:
+            return hoisted.pull_parts(flows, operands, wanted)
+        needed = tuple([each or k < self.carry for k, each in enumerate(wanted)])
+        return self.derive_pull(tuple(map(presence_of, flows)), needed).run(flows, operands)
+
+    def derive_pull(self, presences: tuple[Presence, ...], wanted: tuple[bool, ...]) -> ScanPull:
         """Return the reverse loop for gradients of the results that are present as given."""
-        if presences not in self._pulls:
-            self._pulls[presences] = _derive_pull(self, presences)
-        derived: ScanPull = self._pulls[presences]
+        key = presences, wanted
+        if key not in self._pulls:
+            self._pulls[key] = _PullWriter(self, presences, wanted).derive()
+        derived: ScanPull = self._pulls[key]
         return derived
 
     @cached_property
-    def history(self) -> ScanPlan:
-        """The loop that returns the carry before each step as rows."""
-        writer = BodyWriter(self.body)
-        inputs = writer.add_inputs(self.in_types)
-        outputs = writer.copy_body(inputs)
-        body = writer.build([*outputs[: self.carry], *inputs[: self.carry]])
-        return replace(self, body=body, called=f"steps of {self.called}", _pulls={}, _pushes={})
+    def hoisted(self) -> HoistedScan | None:
+        """The scan with what is the same in all steps computed before; None if there is nothing of the kind."""
+        return _hoist_fixed_nodes(self)
 
     def push(self, tangents: Sequence[object], xs: Sequence[object], y: object) -> Any:
         """Return the tangent of the results: one loop that computes the body and its tangent side by side."""
@@ -785,89 +804,451 @@ class ScanPlan(PlanIdentity):
         return _batch_scan(self, operands, size)
 
 
-class ScanPull(NamedTuple):
-    """The reverse loop of a scan."""
+def apply_circuit(circuit: CircuitGraph, inputs: Sequence[object]) -> list[Any]:
+    """Apply the ops of a circuit to numbers, arrays, values or ports; returns the result of every node."""
+    results: list[Any] = []
+    remaining = iter(inputs)
+    constants = circuit.constants()
+    for row in circuit.rows():
+        if row.op is INPUT:
+            results.append(next(remaining))
+        elif row.op is CONSTANT:
+            results.append(constants[row.node])
+        else:
+            with convention(decode_mode(row.mode)[0].label):
+                results.append(row.op(*[results[source] for source in row.sources]))
+    return results
 
+
+class HoistedScan(NamedTuple):
+    """A scan without the nodes that are the same in all steps: they are computed before it."""
+
+    before: CircuitGraph
+    """Takes the constants of the original scan, and returns those of `plan`."""
     plan: ScanPlan
-    loop: ScanPlan | None
-    """The loop itself; None if no gradient reaches any operand."""
+
+    def pull_parts(self, flows: Sequence[object], operands: ScanOperands, wanted: Sequence[bool]) -> list[Any]:
+        """Return the gradients of carry, xs and consts of the original scan."""
+        plan = self.plan
+        end = plan.carry + plan.xs
+        values = apply_circuit(self.before, operands.consts)
+        outputs = self.before.columns.outputs.tolist()
+        reached = self._find_reached(wanted[end:])
+        inner = operands._replace(consts=[values[node] for node in outputs])
+        sent = plan.pull_parts(flows, inner, [*wanted[:end], *[reached[node] for node in outputs]])
+        seeds: dict[int, Any] = {}
+        for node, flow in zip(outputs, sent[end:], strict=True):
+            if flow is not None:
+                seeds[node] = add_flows(seeds.get(node), flow)
+        grads = sweep_backward(self.before, values, seeds, SilentWatcher())
+        return [*sent[:end], *[grads[node] for node in self.before.input_indices()]]
+
+    def _find_reached(self, wanted: Sequence[bool]) -> list[bool]:
+        """Return which nodes depend on an input whose gradient is wanted."""
+        remaining = iter(wanted)
+        reached: list[bool] = []
+        for row in self.before.rows():
+            reached.append(next(remaining) if row.op is INPUT else any(reached[source] for source in row.sources))
+        return reached
+
+
+class SplitCircuit(NamedTuple):
+    """A circuit in two: what some of its inputs alone determine, and the rest."""
+
+    before: CircuitGraph | None
+    """Takes these inputs; None if the rest needs nothing of it."""
+    rest: CircuitGraph
+    """Takes the other inputs, then the outputs of `before`."""
+    moved: int
+    """The number of nodes that were moved."""
+
+    def compute_before(self, fixed: Sequence[object]) -> list[Any]:
+        """Return what the rest reads of the fixed inputs."""
+        if self.before is None:
+            return []
+        results = apply_circuit(self.before, fixed)
+        return [results[node] for node in self.before.columns.outputs.tolist()]
+
+
+def split_circuit(circuit: CircuitGraph, is_fixed: Sequence[bool]) -> SplitCircuit:
+    """Move the nodes of a circuit that read fixed inputs alone to a circuit of their own."""
+    inputs = list(circuit.input_indices())
+    known = set(circuit.constants())
+    fixed = {node for node, flag in zip(inputs, is_fixed, strict=True) if flag}
+    moved: list[int] = []
+    for row in circuit.rows():
+        if not row.sources or not all(source in fixed or source in known for source in row.sources):
+            continue
+        if known.issuperset(row.sources):
+            # A number that is known stays where it is, because there it says more than a wire does.
+            known.add(row.node)
+        else:
+            fixed.add(row.node)
+            moved.append(row.node)
+    read = {source for row in circuit.rows() if row.node not in fixed for source in row.sources}
+    border = sorted((read | set(circuit.columns.outputs.tolist())) & fixed)
+    first, rest = BodyWriter(circuit), BodyWriter(circuit)
+    ports = [first.add_inputs([circuit.type_of(node)])[0] if node in fixed else None for node in inputs]
+    first.copy_body(ports, {row.node: None for row in circuit.rows() if row.node not in fixed | known})
+    own = [rest.add_inputs([circuit.type_of(node)])[0] for node in inputs if node not in fixed]
+    arriving = dict(zip(border, rest.add_inputs([circuit.type_of(node) for node in border]), strict=True))
+    remaining = iter(own)
+    ports = [arriving.get(node) if node in fixed else next(remaining) for node in inputs]
+    outputs = rest.copy_body(ports, {node: arriving.get(node) for node in moved})
+    before = first.build([first.ports[node] for node in border]) if border else None
+    return SplitCircuit(before, rest.build(outputs), len(moved))
+
+
+def _hoist_fixed_nodes(plan: ScanPlan) -> HoistedScan | None:
+    """Move the nodes that read constants alone out of the body of a scan; None if there are none."""
+    is_fixed = [number >= plan.carry + plan.xs for number in range(len(plan.in_types))]
+    split = split_circuit(_lift_from_branches(plan.body, is_fixed), is_fixed)
+    if split.before is None or not split.moved:
+        return None
+    return HoistedScan(split.before, replace(plan, body=split.rest, _pulls={}, _pushes={}))
+
+
+def _lift_from_branches(circuit: CircuitGraph, is_fixed: Sequence[bool]) -> CircuitGraph:
+    """Return a circuit whose branches do not compute what fixed inputs alone determine: it is computed before them."""
+    if not any(isinstance(row.op, ControlOp) and isinstance(row.op.plan, SwitchPlan) for row in circuit.rows()):
+        return circuit
+    writer = BodyWriter(circuit)
+    inputs = iter(list(zip(writer.add_inputs(input_types(circuit)), is_fixed, strict=True)))
+    constants = circuit.constants()
+    ports: list[tuple[Any, bool]] = []
+    for row in circuit.rows():
+        if row.op is INPUT:
+            ports.append(next(inputs))
+        elif row.op is CONSTANT:
+            ports.append((writer.builder.place_constant(constants[row.node]), False))
+        else:
+            operands = [ports[source] for source in row.sources]
+            wires = [wire for wire, _ in operands]
+            plan = row.op.plan if isinstance(row.op, ControlOp) else None
+            if isinstance(plan, SwitchPlan) and any(flag for _, flag in operands[1:]):
+                wire = _lift_from_switch(plan, wires, [flag for _, flag in operands[1:]])
+            else:
+                wire = writer.builder.apply(row.op, *wires, mode=row.mode)
+            ports.append((wire, all(flag for _, flag in operands)))
+    return writer.build([ports[node][0] for node in circuit.columns.outputs.tolist()])
+
+
+def _lift_from_switch(plan: SwitchPlan, wires: Sequence[Port], is_fixed: Sequence[bool]) -> Any:
+    """Apply branches to wires; what fixed ones alone determine is computed before."""
+    index, *operands = wires
+    splits = [split_circuit(branch, is_fixed) for branch in plan.branches]
+    if not any(split.moved for split in splits):
+        return SWITCH_OP.bind_once(loop=plan)(*wires)
+    fixed = [wire for wire, flag in zip(operands, is_fixed, strict=True) if flag]
+    others = [wire for wire, flag in zip(operands, is_fixed, strict=True) if not flag]
+    computed = [split.compute_before(fixed) for split in splits]
+    types = [[] if split.before is None else output_types(split.before) for split in splits]
+    branches = []
+    for number, split in enumerate(splits):
+        writer = BodyWriter(split.rest)
+        own = writer.add_inputs([WireType(wire.dtype, wire.shape) for wire in others])
+        lifted = [writer.add_inputs(kinds) for kinds in types]
+        branches.append(writer.build(writer.copy_body([*own, *lifted[number]])))
+    lifted_plan = SwitchPlan(tuple(branches), plan.called, plan.is_condition)
+    return SWITCH_OP.bind_once(loop=lifted_plan)(index, *others, *[wire for each in computed for wire in each])
+
+
+MAX_FIRST_STEPS = 3
+"""Maximum number of steps of a reverse loop that are run apart, because fewer gradients are present in them."""
+MAX_SAVED_NUMBERS = 64
+"""A value of each step is saved for the reverse loop if it has at most so many numbers, or as many as the carry."""
+
+
+def is_costly(op: Op) -> bool:
+    """Return whether computing a node again costs more than to keep its value: divisions, functions, products."""
+    return op.pattern is Pattern.SCALE or (op.pattern is Pattern.SWAP and not op.by_element)
+
+
+class PullReads(NamedTuple):
+    """What a reverse loop reads of the steps of a scan."""
+
+    inputs: frozenset[int]
+    """The numbers of the body's inputs: carry, xs, consts."""
+    saved: frozenset[int]
+    """Nodes of the body whose values in all steps are stored."""
+
+    def select(self, items: Sequence[Any], first: int) -> list[Any]:
+        """Return the items, of which the first belongs to an input of the body, whose inputs are read."""
+        return [item for k, item in enumerate(items) if first + k in self.inputs]
+
+
+class PullStep(NamedTuple):
+    """One step of a reverse loop, as it is first written: it reads everything, and computes the body again."""
+
+    writer: BodyWriter
+    wires: list[Any]
+    found: list[Presence]
+    """How the gradients of carry and consts come out."""
+    returned: list[Presence]
+    """How those of xs come out."""
+
+
+class PullSegment(NamedTuple):
+    """Some steps of a reverse loop."""
+
+    loop: ScanPlan
     carried: tuple[Presence, ...]
     """For each carry and then each constant: how its gradient is carried."""
-    given: tuple[Presence, ...]
-    """For each of ys: how its gradient comes."""
     returned: tuple[Presence, ...]
     """For each of xs: how its gradient is returned."""
+    rows: slice | None
+    """The steps of the scan; None for all of them."""
 
-    def run(
-        self, count: object, flows: Sequence[object], carry: list[object], rows: list[object], consts: list[object]
-    ) -> list[Any]:
+
+class ScanPull(NamedTuple):
+    """The reverse loop of a scan: usually one segment, and two where some gradients are absent in the first steps."""
+
+    plan: ScanPlan
+    reads: PullReads
+    history: ScanPlan | None
+    """The scan that stores what the reverse loop reads of every step; None if that is nothing."""
+    given: tuple[Presence, ...]
+    """For each of ys: how its gradient comes."""
+    segments: tuple[PullSegment, ...]
+    """The parts of the loop, in the order in which they run; none if no gradient reaches any operand."""
+
+    def run(self, flows: Sequence[object], operands: ScanOperands) -> list[Any]:
         """Return the gradients of carry, xs and consts."""
         plan = self.plan
-        if self.loop is None:
+        if not self.segments:
             return [None] * len(plan.in_types)
-        counts = [count] if plan.counted else []
-        stored = run_plan(SCAN_OP, plan.history, [*counts, *carry, *rows, *consts])[plan.carry :]
-        starts = [*flows[: plan.carry], *[None] * len(consts)]
-        kinds = [*plan.in_types[: plan.carry], *plan.in_types[plan.carry + plan.xs :]]
-        operands = [wire for three in zip(starts, kinds, self.carried, strict=True) for wire in flow_wires(*three)]
-        operands += [*stored, *rows]
-        row_kinds = plan.layout.types[plan.carry :]
-        given = zip(flows[plan.carry :], row_kinds, self.given, strict=True)
-        operands += [wire for three in given for wire in flow_wires(*three)]
-        wires = iter(run_plan(SCAN_OP, self.loop, [*counts, *operands, *consts]))
-        carried = [take_flow(wires, presence) for presence in self.carried]
-        returned = [take_flow(wires, presence) for presence in self.returned]
-        return [*carried[: plan.carry], *returned, *carried[plan.carry :]]
+        moving = self._list_rows(flows, operands)
+        carried: list[Any] = [*flows[: plan.carry], *[None] * len(operands.consts)]
+        returned: list[list[Any]] = []
+        for segment in self.segments:
+            after, rows = self._run_segment(segment, carried, moving, operands)
+            # A constant that these steps do not reach keeps the sum of the steps before.
+            sums = zip(carried[plan.carry :], after[plan.carry :], strict=True)
+            carried = [*after[: plan.carry], *[old if new is None else new for old, new in sums]]
+            returned.append(rows)
+        # The loop runs against the scan, so the rows of a scan that runs forward come last ones first.
+        returned = returned if plan.reverse else returned[::-1]
+        joined = [
+            _join_row_flows(parts, self._list_row_types(k)) for k, parts in enumerate(zip(*returned, strict=True))
+        ]
+        return [*carried[: plan.carry], *joined, *carried[plan.carry :]]
+
+    def _list_rows(self, flows: Sequence[object], operands: ScanOperands) -> list[Any]:
+        """Return what the loop reads row by row: stored values, xs, and the gradients of ys."""
+        plan = self.plan
+        counts = [operands.count] if plan.counted else []
+        wires: list[Any] = []
+        if self.history is not None:
+            every = [*counts, *operands.carry, *operands.xs, *operands.consts]
+            wires += run_plan(SCAN_OP, self.history, every)[plan.carry :]
+        wires += self.reads.select(operands.xs, plan.carry)
+        given = zip(flows[plan.carry :], plan.layout.types[plan.carry :], self.given, strict=True)
+        return [*wires, *[wire for three in given for wire in flow_wires(*three)]]
+
+    def _list_row_types(self, number: int) -> list[WireType]:
+        """Return the types of the rows of one of xs in each segment, from the first rows on."""
+        kind = self.plan.in_types[self.plan.carry + number]
+        lengths = [segment.loop.length or 0 for segment in self.segments]
+        ordered = lengths if self.plan.reverse else lengths[::-1]
+        return [WireType(kind.dtype, (length, *kind.shape)) for length in ordered]
+
+    def _run_segment(
+        self, segment: PullSegment, carried: Sequence[object], moving: Sequence[object], operands: ScanOperands
+    ) -> tuple[list[Any], list[Any]]:
+        """Run some steps; returns the gradients of carry and consts after them, and the rows of those of xs."""
+        plan = self.plan
+        end = plan.carry + plan.xs
+        kinds = [*plan.in_types[: plan.carry], *plan.in_types[end:]]
+        starts = zip(carried, kinds, segment.carried, strict=True)
+        wires = [operands.count] if plan.counted else []
+        wires += [wire for three in starts for wire in flow_wires(*three)]
+        wires += [row if segment.rows is None else pick_elements(row, segment.rows) for row in moving]
+        results = iter(run_plan(SCAN_OP, segment.loop, [*wires, *self.reads.select(operands.consts, end)]))
+        after = [take_flow(results, presence) for presence in segment.carried]
+        return after, [take_flow(results, presence) for presence in segment.returned]
 
 
-def _derive_pull(plan: ScanPlan, presences: tuple[Presence, ...]) -> ScanPull:
-    """Find how gradients are carried from step to step, and write the body that does it."""
-    constants = len(plan.in_types) - plan.carry - plan.xs
-    carried = [*presences[: plan.carry], *[Presence.ABSENT] * constants]
-    given = presences[plan.carry :]
-    while True:
-        body, found, returned = _write_pull(plan, carried, given)
-        joined = [join_presences(*pair) for pair in zip(carried[: plan.carry], found[: plan.carry], strict=True)]
+def _join_row_flows(parts: Sequence[object], kinds: Sequence[WireType]) -> Any:
+    """Join the flows of consecutive rows, whose types are given."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(part is None for part in parts):
+        return None
+    pairs = list(zip(parts, kinds, strict=True))
+    value = FUNCTIONS["concatenate"].run([fill_part(*pair) for pair in pairs], axis=0)
+    if all(presence_of(part) is Presence.PRESENT for part in parts):
+        return value
+    return mask_flow(FUNCTIONS["concatenate"].run([mask_part(*pair) for pair in pairs], axis=0), value)
+
+
+class _PullWriter:
+    """Finds how gradients are carried from step to step of a reverse loop, and writes its body."""
+
+    def __init__(self, plan: ScanPlan, presences: tuple[Presence, ...], wanted: Sequence[bool]) -> None:
+        self.plan = plan
+        self.start = list(presences[: plan.carry])
+        self.given = presences[plan.carry :]
+        self.wanted = wanted
+        self.end = plan.carry + plan.xs
+        self.kinds = [*plan.in_types[: plan.carry], *plan.in_types[self.end :]]
+
+    def derive(self) -> ScanPull:
+        """Return the reverse loop."""
+        joined = self._find_joined()
+        parts = [(joined, self.plan.length)]
+        steady = self._find_steady(joined)
+        if steady is not None:
+            first, presences = steady
+            assert self.plan.length is not None
+            parts = [(joined, first), (presences, self.plan.length - first)]
+        steps = [(carried, self._write_step(carried), length) for carried, length in parts]
+        if not steps[0][1].wires:
+            return ScanPull(self.plan, PullReads(frozenset(), frozenset()), None, self.given, ())
+        reads = [self._find_reads(step) for _, step, _ in steps]
+        union = PullReads(*[frozenset().union(*each) for each in zip(*reads, strict=True)])
+        segments = [self._write_segment(*step, union) for step in steps]
+        if len(segments) > 1:
+            segments = self._place_segments(segments)
+        return ScanPull(self.plan, union, self._write_history(union), self.given, tuple(segments))
+
+    def _find_joined(self) -> list[Presence]:
+        """Return presences that fit all steps."""
+        carry = list(self.start)
+        while True:
+            found = self._write_step(self._add_sums(carry)).found
+            joined = [join_presences(*pair) for pair in zip(carry, found[: self.plan.carry], strict=True)]
+            if joined == carry:
+                return self._add_sums(carry, found)
+            carry = joined
+
+    def _find_steady(self, joined: list[Presence]) -> tuple[int, list[Presence]] | None:
+        """Return after how many steps the presences no longer change, and what they are then; None if it is of no use.
+
+        Where rows alone have gradients, that of the carry is absent in the first step and present in all others.
+        """
+        carry = list(self.start)
+        if self.plan.counted or self.plan.length is None or joined[: self.plan.carry] == carry:
+            return None
+        for steps in range(min(MAX_FIRST_STEPS + 1, self.plan.length)):
+            found = self._write_step(self._add_sums(carry)).found
+            if found[: self.plan.carry] == carry:
+                return (steps, self._add_sums(carry, found)) if steps else None
+            carry = found[: self.plan.carry]
+        return None
+
+    def _add_sums(self, carry: list[Presence], found: Sequence[Presence] = ()) -> list[Presence]:
+        """Return the presences of carry and of the sums over the constants, which are absent if they are not known."""
+        if not found:
+            return [*carry, *[Presence.ABSENT] * (len(self.kinds) - self.plan.carry)]
         # The sum over all steps starts at zero, and at least one step adds to it unless the count may be 0.
-        sums = [Presence.MASKED if plan.counted and each is Presence.PRESENT else each for each in found[plan.carry :]]
-        if [*joined, *sums] == carried:
-            break
-        carried = [*joined, *sums]
-    loop = None
-    if body is not None:
-        inner = sum(len(flow_types(plan.in_types[0], presence)) for presence in carried)
+        return [
+            *carry,
+            *[
+                Presence.MASKED if self.plan.counted and each is Presence.PRESENT else each
+                for each in found[self.plan.carry :]
+            ],
+        ]
+
+    def _write_step(self, carried: Sequence[Presence], saved: Sequence[int] = ()) -> PullStep:
+        """Write one step; nodes of the body that are saved are inputs, behind the gradients of ys."""
+        plan = self.plan
+        writer = BodyWriter(plan.body)
+        arriving = writer.add_flows(self.kinds, carried)
+        inputs = writer.add_inputs(plan.in_types[: plan.carry])
+        stored = writer.add_inputs([plan.body.type_of(node) for node in saved])
+        inputs += writer.add_inputs(plan.in_types[plan.carry : self.end])
+        rows = writer.add_flows(plan.out_types[plan.carry :], self.given)
+        inputs += writer.add_inputs(plan.in_types[self.end :])
+        writer.copy_body(inputs, dict(zip(saved, stored, strict=True)))
+        pulled = writer.pull([*arriving[: plan.carry], *rows])
+        sent = [flow if wanted else None for flow, wanted in zip(pulled, self.wanted, strict=True)]
+        new = [*sent[: plan.carry], *sent[self.end :]]
+        sums = [*new[: plan.carry], *map(add_flows, arriving[plan.carry :], new[plan.carry :])]
+        moved = sent[plan.carry : self.end]
+        returned = list(map(presence_of, moved))
+        wires = [wire for three in zip(sums, self.kinds, carried, strict=True) for wire in flow_wires(*three)]
+        leaving = zip(moved, plan.in_types[plan.carry : self.end], returned, strict=True)
+        wires += [wire for three in leaving for wire in flow_wires(*three)]
+        return PullStep(writer, wires, list(map(presence_of, new)), returned)
+
+    def _find_reads(self, step: PullStep) -> PullReads:
+        """Return what a step needs of the body's inputs, and of costly nodes, which are not computed again."""
+        body = self.plan.body
+        circuit = step.writer.build_whole(step.wires)
+        columns = circuit.columns
+        known = {port.index: node for node, port in enumerate(step.writer.ports) if isinstance(port, Port)}
+        largest = max(MAX_SAVED_NUMBERS, sum(prod(kind.shape) for kind in self.plan.in_types[: self.plan.carry]))
+        rows = {row.node: row for row in body.rows()}
+        numbers = {node: number for number, node in enumerate(body.input_indices())}
+        needed = bytearray(circuit.size)
+        for node in columns.outputs.tolist():
+            needed[node] = 1
+        inputs, saved = set(), set()
+        for row in circuit.rows(backward=True):
+            if not needed[row.node]:
+                continue
+            own = known.get(row.node)
+            if own is not None and own in numbers:
+                inputs.add(numbers[own])
+            if own is not None and is_costly(rows[own].op) and prod(body.type_of(own).shape) <= largest:
+                saved.add(own)
+                continue
+            for source in row.sources:
+                needed[source] = 1
+        return PullReads(frozenset(inputs), frozenset(saved))
+
+    def _write_segment(
+        self, carried: list[Presence], draft: PullStep, length: int | None, reads: PullReads
+    ) -> PullSegment:
+        """Write the loop of some steps, which reads what is stored and no more."""
+        plan = self.plan
+        step = self._write_step(carried, sorted(reads.saved)) if reads.saved else draft
+        body = step.writer.build(step.wires)
+        carry = sum(len(flow_types(kind, each)) for kind, each in zip(self.kinds, carried, strict=True))
+        others = len(input_types(body)) - carry - len(plan.in_types)
+        is_read = [number in reads.inputs for number in range(len(plan.in_types))]
+        kept = [*[True] * carry, *is_read[: plan.carry], *[True] * len(reads.saved), *is_read[plan.carry : self.end]]
+        kept += [*[True] * (others - len(reads.saved)), *is_read[self.end :]]
         loop = ScanPlan(
-            body=body,
-            carry=inner,
-            xs=len(input_types(body)) - inner - constants,
-            length=plan.length,
+            body=drop_inputs(body, kept),
+            carry=carry,
+            xs=sum(kept) - carry - sum(is_read[self.end :]),
+            length=length,
             reverse=not plan.reverse,
             called=f"gradient of {plan.called}",
             counted=plan.counted,
         )
-    return ScanPull(plan, loop, tuple(carried), given, tuple(returned))
+        return PullSegment(loop, tuple(carried), tuple(step.returned), None)
+
+    def _place_segments(self, segments: Sequence[PullSegment]) -> list[PullSegment]:
+        """Return two segments with the rows that each of them reads."""
+        first, last = (segment.loop.length or 0 for segment in segments)
+        rows = [slice(0, first), slice(first, first + last)]
+        if not self.plan.reverse:
+            rows = [slice(last, first + last), slice(0, last)]
+        return [segment._replace(rows=each) for segment, each in zip(segments, rows, strict=True)]
+
+    def _write_history(self, reads: PullReads) -> ScanPlan | None:
+        """Write the scan that stores what the reverse loop reads of carry and of the body's nodes."""
+        plan = self.plan
+        writer = BodyWriter(plan.body)
+        inputs = writer.add_inputs(plan.in_types)
+        outputs = writer.copy_body(inputs)
+        rows = [*reads.select(inputs[: plan.carry], 0), *[writer.ports[node] for node in sorted(reads.saved)]]
+        if not rows:
+            return None
+        body = writer.build([*outputs[: plan.carry], *rows])
+        return replace(plan, body=body, called=f"steps of {plan.called}", _pulls={}, _pushes={})
 
 
-def _write_pull(
-    plan: ScanPlan, carried: Sequence[Presence], given: Sequence[Presence]
-) -> tuple[CircuitGraph | None, list[Presence], list[Presence]]:
-    """Write one step of the reverse loop; returns it with how the gradients of carry, consts and xs come out."""
-    end = plan.carry + plan.xs
-    kinds = [*plan.in_types[: plan.carry], *plan.in_types[end:]]
-    writer = BodyWriter(plan.body)
-    arriving = writer.add_flows(kinds, carried)
-    inputs = writer.add_inputs(plan.in_types[:end])
-    rows = writer.add_flows(plan.out_types[plan.carry :], given)
-    writer.copy_body([*inputs, *writer.add_inputs(plan.in_types[end:])])
-    sent = writer.pull([*arriving[: plan.carry], *rows])
-    new = [*sent[: plan.carry], *sent[end:]]
-    found = list(map(presence_of, new))
-    sums = [*new[: plan.carry], *map(add_flows, arriving[plan.carry :], new[plan.carry :])]
-    returned = list(map(presence_of, sent[plan.carry : end]))
-    wires = [wire for three in zip(sums, kinds, carried, strict=True) for wire in flow_wires(*three)]
-    moved = zip(sent[plan.carry : end], plan.in_types[plan.carry : end], returned, strict=True)
-    wires += [wire for three in moved for wire in flow_wires(*three)]
-    return (writer.build(wires) if wires else None), found, returned
+def drop_inputs(circuit: CircuitGraph, kept: Sequence[bool]) -> CircuitGraph:
+    """Return a circuit with some of its inputs; nothing reads the others."""
+    if all(kept):
+        return circuit
+    writer = BodyWriter(circuit)
+    pairs = zip(input_types(circuit), kept, strict=True)
+    inputs = [writer.add_inputs([kind])[0] if flag else None for kind, flag in pairs]
+    return writer.build(writer.copy_body(inputs))
 
 
 class ScanPush(NamedTuple):
@@ -980,7 +1361,8 @@ class CountedPullPlan(PlanIdentity):
     @cached_property
     def returned(self) -> list[Presence]:
         """How the gradients of the scan's carry and constants are returned."""
-        return list(self.plan.derive_pull(self.given).carried)
+        plan = self.plan
+        return list(plan.derive_pull(self.given, (True,) * len(plan.in_types)).segments[-1].carried)
 
     @cached_property
     def layout(self) -> PackedWires:
@@ -1004,7 +1386,7 @@ class CountedPullPlan(PlanIdentity):
         leaving = zip(sent[1:], self.plan.in_types, self.returned, strict=True)
         return self.layout.pack([wire for three in leaving for wire in flow_wires(*three)])
 
-    def pull(self, g: object, xs: Sequence[object], y: object) -> list[Any]:
+    def pull(self, g: object, xs: Sequence[object], y: object, slots: Collection[int] | None = None) -> list[Any]:
         """Raise: a second derivative would need the carries."""
         raise NoRuleError(
             f"the second derivative of {self.plan.called} in a circuit needs the carries of all steps, and their "
@@ -1117,7 +1499,7 @@ class WhilePlan(PlanIdentity):
         count = self.layout.unpack(y)[-1]
         return plan, [count, *xs[: self.carry], *xs[self.carry + self.conditions :]]
 
-    def pull(self, g: object, xs: Sequence[object], y: object) -> list[Any]:
+    def pull(self, g: object, xs: Sequence[object], y: object, slots: Collection[int] | None = None) -> list[Any]:
         """Return the gradient of each operand; that of the condition's constants is absent."""
         plan, operands = self.as_scan(xs, y)
         flow = plan.layout.join_flows(self.layout.unpack_flow(g)[:-1])
@@ -1203,7 +1585,7 @@ class SwitchPlan(PlanIdentity):
         with np.errstate(all="ignore"):
             return self.layout.pack(runners[int(index)](rest))
 
-    def pull(self, g: object, xs: Sequence[object], y: object) -> list[Any]:
+    def pull(self, g: object, xs: Sequence[object], y: object, slots: Collection[int] | None = None) -> list[Any]:
         """Return the gradient of each operand, by the same branch; absent for what that branch does not read."""
         flows = self.layout.unpack_flow(g)
         presences = tuple(map(presence_of, flows))
@@ -1578,3 +1960,115 @@ def _write_plan_with_floats(plan: ControlPlan) -> ControlPlan:
     if isinstance(plan, SwitchPlan):
         return SwitchPlan(tuple(map(write_integers_as_floats, plan.branches)), plan.called, plan.is_condition)
     return plan
+
+
+def find_scan(op: Op) -> ScanPlan | None:
+    """Return the plan of a scan; None for any other op."""
+    plan = op.plan if isinstance(op, ControlOp) else None
+    return plan if isinstance(plan, ScanPlan) else None
+
+
+def tidy_scans(circuit: CircuitGraph) -> CircuitGraph:
+    """Compute what is the same in all steps of scans before them, and join scans that run the same steps.
+
+    A gradient runs the steps of a scan again to store some of their values; the values themselves come from the same
+    run then.
+    """
+    if all(find_scan(row.op) is None for row in circuit.rows()):
+        return circuit
+    return prune(_ScanJoiner(merge_duplicates(_hoist_scans(circuit))).join())
+
+
+def _begin_rewriting(circuit: CircuitGraph) -> tuple[Rewriter, GraphBuilder]:
+    builder = GraphBuilder(finite=False)
+    rewriter = Rewriter(circuit)
+    rewriter.recording = builder.recording
+    return rewriter, builder
+
+
+def _hoist_scans(circuit: CircuitGraph) -> CircuitGraph:
+    """Return a circuit whose scans compute nothing that is the same in all steps."""
+    rewriter, builder = _begin_rewriting(circuit)
+    for row in circuit.rows():
+        sources = [rewriter.where[source] for source in row.sources]
+        plan = find_scan(row.op)
+        hoisted = None if plan is None else plan.hoisted
+        if plan is None or hoisted is None:
+            rewriter.copy_node(row, sources)
+            continue
+        ports = [Port(builder, source) for source in sources]
+        results = apply_circuit(hoisted.before, plan.split(ports).consts)
+        consts = [results[node] for node in hoisted.before.columns.outputs.tolist()]
+        first = ports[: plan.counted + plan.carry + plan.xs]
+        rewriter.map_node(row, SCAN_OP.bind_once(loop=hoisted.plan)(*first, *consts).index)
+    return rewriter.build_circuit()
+
+
+class _ScanJoiner:
+    """Joins the scans of a circuit that run the same steps on the same operands."""
+
+    def __init__(self, circuit: CircuitGraph) -> None:
+        self.circuit = circuit
+        self.rewriter, self.builder = _begin_rewriting(circuit)
+        self._groups: dict[Any, list[ScanPlan]] = {}
+        for row in circuit.rows():
+            plan = find_scan(row.op)
+            if plan is not None:
+                self._groups.setdefault(self._make_key(plan, row.sources), []).append(plan)
+        self._joined: dict[Any, Port] = {}
+
+    @staticmethod
+    def _make_key(plan: ScanPlan, sources: Sequence[int]) -> Any:
+        return (*sources, plan.carry, plan.xs, plan.length, plan.reverse, plan.counted)
+
+    def join(self) -> CircuitGraph:
+        """Return the circuit with joined scans."""
+        for row in self.circuit.rows():
+            sources = [self.rewriter.where[source] for source in row.sources]
+            plan = find_scan(row.op)
+            key = None if plan is None else self._make_key(plan, row.sources)
+            plans = self._groups.get(key, [])
+            whole = _join_plans(plans) if len(plans) > 1 and key not in self._joined else None
+            if whole is not None:
+                ports = [Port(self.builder, source) for source in sources]
+                self._joined[key] = SCAN_OP.bind_once(loop=whole)(*ports)
+            if plan is None or key not in self._joined:
+                self._groups.pop(key, None)
+                self.rewriter.copy_node(row, sources)
+            else:
+                self.rewriter.map_node(row, self._pick_results(plan, plans, self._joined[key]).index)
+        return self.rewriter.build_circuit()
+
+    def _pick_results(self, plan: ScanPlan, plans: Sequence[ScanPlan], packed: Port) -> Port:
+        """Return the joined results of one scan, picked from those of all."""
+        carried = sum(plan.layout.sizes[: plan.carry])
+        before = sum(sum(other.layout.sizes[other.carry :]) for other in plans[: plans.index(plan)])
+        own = sum(plan.layout.sizes[plan.carry :])
+        if before == 0 and carried + own == packed.shape[0]:
+            return packed
+        ranges = [(0, carried), (carried + before, carried + before + own)]
+        pieces = [pick_elements(packed, slice(*each)) for each in ranges if each[0] < each[1]]
+        joined: Port = reshape_to(join_rows(pieces), plan.layout.kind.shape)
+        return joined
+
+
+def _join_plans(plans: Sequence[ScanPlan]) -> ScanPlan | None:
+    """Return a scan with the results of several that read the same; None if their steps differ."""
+    first = plans[0]
+    if len({id(plan) for plan in plans}) < len(plans) or len({plan.layout.kind.dtype for plan in plans}) > 1:
+        return None
+    writer = BodyWriter(first.body)
+    inputs = writer.add_inputs(first.in_types)
+    outputs = []
+    for plan in plans:
+        copier = BodyWriter(plan.body)
+        copier.builder = writer.builder
+        outputs.append(copier.copy_body(inputs))
+    carries = merge_duplicates(writer.build([wire for each in outputs for wire in each[: first.carry]]))
+    nodes = carries.columns.outputs.tolist()
+    if any(nodes[k] != nodes[k % first.carry] for k in range(len(nodes))):
+        return None
+    rows = [wire for each in outputs for wire in each[first.carry :]]
+    body = prune(merge_duplicates(writer.build([*outputs[0][: first.carry], *rows])))
+    joined = replace(first, body=body, _pulls={}, _pushes={})
+    return None if joined.layout.is_single or joined.layout.kind.dtype != first.layout.kind.dtype else joined
