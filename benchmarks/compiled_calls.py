@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import linecache
 import math
+import os
 import random
 import re
 import subprocess
@@ -313,6 +314,7 @@ def measure_barrier(paths: int, turns: int) -> dict[str, Any]:
         "processor": interleaved({name: partial(time_calls, way, 1) for name, way in ways.items()}, turns),
         "clock": interleaved({name: partial(seconds, way) for name, way in ways.items()}, turns),
         "wrong": int(wrong.sum()),
+        "processors": len(os.sched_getaffinity(0)),
     }
 
 
@@ -346,7 +348,9 @@ def tabulate_barrier(figures: dict[str, Any], paths: int) -> Table:
     """Return the table of the batch with branches."""
     table = Table(
         f"A barrier option with 3 branches at {paths:,} paths, value and gradient by two arguments; "
-        f"{figures['wrong']} wrong rows. Processor time is that of all threads together; JAX chooses their number.",
+        f"{figures['wrong']} wrong rows. The process may use {figures['processors']} processors, and JAX uses all, "
+        "so it compares with `all threads` by the clock. Processor time is that of all threads together. "
+        "`taskset -c 0 python -m benchmarks compiled_calls` gives one thread to each.",
         ["way", "processor time", "ratio", "clock", "ratio"],
     )
     columns = [figures["processor"], figures["clock"]]

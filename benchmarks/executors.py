@@ -191,13 +191,13 @@ def measure_throughput() -> bool:
     """Print how much faster two processes are than one, in turns; return whether all ratios reach the bound."""
     drawn = wg.circuit(FORMULA).compile()
     large = make_circuit(1000).compile()
-    table = np.random.default_rng(1).normal(size=(200_000, len(large.circuit.inputs)))
+    table = np.random.default_rng(1).normal(size=(1_000_000, len(large.circuit.inputs)))
     works: dict[str, Callable[[object], object]] = {
         "10^7 drawn points, mean of the gradient": lambda executor: drawn.batch_value_and_grad(
             partial(draw_chunk, 100_000), chunks=100, executor=executor, reduce="mean"
         ),
-        "2 10^5 rows of 32 numbers, 1,000 nodes, all results": lambda executor: large.batch_value_and_grad(
-            table, executor=executor, chunk_size=10_000
+        "10^6 rows of 32 numbers, 1,000 nodes, all results": lambda executor: large.batch_value_and_grad(
+            table, executor=executor, chunk_size=20_000
         ),
     }
     fine = True

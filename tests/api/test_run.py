@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import tracemalloc
+from typing import Any
+
 import numpy as np
 import pytest
 
 import wiregrad as wg
 from wiregrad.api import Circuit, ImportedCircuit
+from wiregrad.backends import interpreter
+from wiregrad.ops.gradient_flow import fill_absent
+
+from ..support.random_programs import random_program
 
 EXPRESSION = wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
 
@@ -113,3 +121,71 @@ def test_answers_about_a_circuit_of_another_framework_name_the_circuit(question:
     assert str(imported).splitlines()[:-1] == str(own).splitlines()
     assert str(imported).endswith("\nfrom the circuit: 3 nodes, by wiregrad's rules")
     assert imported == own
+
+
+class TestSentGradientsOfArrays:
+    """A large gradient that is one of several of its node is computed again when it is asked for."""
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_recomputed_gradients_have_the_bits_of_held_ones(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        program = random_program(seed)
+        circuit = wg.trace(program.make_function(wiregrad=wg), *program.inputs.values())
+        point = dict(zip(circuit.inputs, program.inputs.values(), strict=True))
+        monkeypatch.setattr(interpreter, "MIN_RECOMPUTED_BYTES", 1 << 40)
+        held = circuit.run(point)
+        monkeypatch.setattr(interpreter, "MIN_RECOMPUTED_BYTES", 0)
+        recomputed = circuit.run(point)
+
+        for one, two in zip(held.sent, recomputed.sent, strict=True):
+            assert (one is None) == (two is None)
+            np.testing.assert_array_equal(fill_absent(one), fill_absent(two), strict=True)
+
+    def test_branches_of_an_array_add_up_to_its_gradient(self) -> None:
+        run = wg.run(lambda x: np.sum(np.tanh(x @ x) + x[:, ::-1] * 2.0), np.full((40, 40), 0.1))
+        branches = run["x"].branches
+
+        assert len(branches) == 3
+        np.testing.assert_allclose(sum(wire.sent for wire in branches), run["x"].grad, rtol=1e-14)
+
+    def test_a_weight_that_many_steps_read_has_one_gradient_in_memory(self) -> None:
+        def apply_often(x: Any, w: Any) -> Any:
+            for _ in range(50):
+                x = np.tanh(x @ w)
+            return np.sum(x)
+
+        circuit = wg.trace(apply_often, np.ones((2, 100)), np.full((100, 100), 0.01))
+        point = {"x": np.ones((2, 100)), "w": np.full((100, 100), 0.01)}
+        circuit.run(point)
+        tracemalloc.start()
+        run = circuit.run(point)
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+
+        assert run["w"].grad.nbytes == 80_000
+        assert size < 10 * 80_000
+
+    def test_copies_of_a_run_have_all_gradients(self) -> None:
+        run = wg.run(lambda x: np.sum(x @ x), np.full((40, 40), 0.5))
+        (one, two) = copy.deepcopy(run)["x"].branches
+
+        np.testing.assert_array_equal(one.sent, np.full((40, 40), 20.0))
+        np.testing.assert_array_equal(two.sent, np.full((40, 40), 20.0))
+
+    def test_the_backward_of_a_function_of_ones_own_runs_once(self) -> None:
+        calls = list[int]()
+
+        class Double(wg.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                return 2.0 * x
+
+            @staticmethod
+            def backward(ctx: Any, upstream: Any) -> Any:
+                calls.append(1)
+                return 2.0 * upstream
+
+        run = wg.run(lambda x: np.sum(Double.apply(x) + x), np.ones((50, 50)))
+        calls.clear()
+
+        assert [wire.sent[0, 0] for wire in run["x"].branches] == [2.0, 1.0]
+        assert not calls

@@ -54,6 +54,26 @@ def test_h_is_help_only_as_a_word_of_its_own(capsys: pytest.CaptureFixture[str],
     assert "Example" not in out
 
 
+@pytest.mark.parametrize("verb", FILE_VERBS)
+def test_an_unknown_option_before_the_formula_is_named(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    code, _, err = run(capsys, verb, "--frobnicate", "x*x", "x=1")
+
+    assert code == 2
+    assert "there is no option --frobnicate" in err
+
+
+def test_a_formula_may_begin_with_two_minus_signs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "run", "--x", "x=2") == (0, "2\n", "")
+
+
+@pytest.mark.parametrize("verb", ["grad", "convert", "find", "completion"])
+def test_a_missing_argument_is_answered_with_an_example(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    code, _, err = run(capsys, verb)
+
+    assert code == 2
+    assert f"  for example: wiregrad {verb} " in err
+
+
 def test_behind_two_dashes_h_is_a_formula(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "run", "--", "-h", "h=2") == (0, "-2\n", "")
 

@@ -513,6 +513,42 @@ def test_a_small_loss_is_no_vanishing_gradient() -> None:
     assert found.findings[0].layer == "block2"
 
 
+@pytest.mark.parametrize("count", [2_000, 50_000])
+def test_a_mean_over_many_numbers_is_no_vanishing_gradient(count: int) -> None:
+    """Each number gets its share of the gradient, and all of them together get the whole."""
+
+    def f(x):
+        with wg.group("encoder"):
+            x = np.tanh(x)
+        with wg.group("pool"):
+            x = np.mean(x, axis=0)
+        with wg.group("head"):
+            x = x * 2.0
+        return np.sum(x)
+
+    found = flow(wg.run(f, np.full((count, 2), 0.1)))
+
+    assert [finding.kind for finding in found.findings] == ["steady"]
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1e-8])
+def test_a_gradient_that_vanishes_behind_a_mean_is_found(factor: float) -> None:
+    def f(x):
+        with wg.group("encoder"):
+            x = np.sin(x)
+        with wg.group("squash"):
+            x = x * factor
+        with wg.group("middle"):
+            x = np.tanh(x)
+        with wg.group("pool"):
+            x = np.mean(x, axis=0)
+        return np.sum(x)
+
+    (found,) = flow(wg.run(f, np.full((2_000, 2), 0.1))).findings
+
+    assert (found.kind, found.layer) == ("vanishes", "encoder")
+
+
 def test_a_large_loss_is_no_exploding_gradient() -> None:
     assert [finding.kind for finding in flow(stack([1.0, 1.0, 1.0], tail=1e4)).findings] == ["steady"]
 

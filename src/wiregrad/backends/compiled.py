@@ -699,9 +699,17 @@ class Compiled:
             # Every worker has a core of its own.
             threads = 1
         method = executors.BatchMethod(
-            self, name, {"threads": threads, "check": check}, self._encode, self._value_handler.check_rows
+            self, name, {"threads": threads, "check": check}, self._get_encoded, self._value_handler.check_rows
         )
         return executors.stream_batch(method, points, options)
+
+    def _get_encoded(self) -> FileProgram:
+        """Return what another process needs to compile this circuit, encoded at the first batch."""
+        return self._encoded
+
+    @cached_property
+    def _encoded(self) -> FileProgram:
+        return self._encode()
 
     def _encode(self) -> FileProgram:
         """Return what another process needs to compile this circuit."""

@@ -8,7 +8,7 @@ true. It is zero by structure, so no inf or NaN further on can spoil it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,10 @@ from wiregrad.dtypes import FLOAT, WireType, as_float, format_brief_number, to_p
 from wiregrad.errors import InputError, OutputError, short_repr, suggest_name
 from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Node, Op, Row, certificates, join_first_names, normalize_name
 from wiregrad.ir.circuit import find_bodies
-from wiregrad.lazy import load_module_lazily
+from wiregrad.lazy import load_module_lazily, pause_collection
 from wiregrad.ops import Elementwise
-from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, fill_absent
+from wiregrad.ops.array_ops import LinearOp
+from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, fill_absent, match_dtype
 from wiregrad.passes import gradient_circuit, sweep_backward, sweep_forward
 
 if TYPE_CHECKING:
@@ -309,10 +310,14 @@ def convert_to_float(what: str, value: object) -> np.float64:
     return converted
 
 
-def evaluate_nodes(circuit: CircuitGraph, inputs: Sequence[Any]) -> list[Any]:
-    """Run forward and return the value of every node. Certificates are not checked."""
+def evaluate_nodes(circuit: CircuitGraph, inputs: Sequence[Any], wanted: Iterable[int] | None = None) -> list[Any]:
+    """Run forward and return the value of every node. Certificates are not checked.
+
+    If some nodes are `wanted`, the values of the others are dropped after their last reader, and are None.
+    """
     remaining = iter(inputs)
     constants = circuit.constants()
+    last_reads = {} if wanted is None else _list_last_reads(circuit, wanted)
     values: list[Any] = []
     with np.errstate(all="ignore"):
         for row in circuit.rows():
@@ -323,7 +328,24 @@ def evaluate_nodes(circuit: CircuitGraph, inputs: Sequence[Any]) -> list[Any]:
             else:
                 assert row.op is INPUT
                 values.append(next(remaining))
+            if row.node in last_reads:
+                for node in last_reads[row.node]:
+                    values[node] = None
     return values
+
+
+def _list_last_reads(circuit: CircuitGraph, wanted: Iterable[int]) -> dict[int, list[int]]:
+    """Return by reader the nodes that it reads as the last one, and by its own index each node that nobody reads."""
+    columns = circuit.columns
+    last_readers = np.arange(circuit.size)
+    # Readers come in order, and of several numbers the last one stays.
+    last_readers[columns.sources] = np.repeat(last_readers, np.diff(columns.starts))
+    kept = set(wanted)
+    last_reads = dict[int, list[int]]()
+    for node, reader in enumerate(last_readers.tolist()):
+        if node not in kept:
+            last_reads.setdefault(reader, []).append(node)
+    return last_reads
 
 
 def evaluate_checked_nodes(circuit: CircuitGraph, inputs: Sequence[Any], *, check: bool = True) -> list[Any]:
@@ -341,18 +363,69 @@ def evaluate_outputs(circuit: CircuitGraph, inputs: Sequence[Any], *, check: boo
     return {label: values[node] for label, node in zip(circuit.outputs, nodes, strict=True)}
 
 
+MIN_RECOMPUTED_BYTES = 1 << 12
+"""Smaller gradients are held: computing them again takes longer than their memory is worth."""
+
+
+class _Recomputed:
+    """Written in place of a gradient that is not held; the class itself, so that copies of a run have the same mark."""
+
+
 class _SentGradientRecorder:
-    """Stores the gradient that the reverse sweep sends along each wire."""
+    """Stores the gradient that the reverse sweep sends along each wire, except those that `SentGradients` recomputes.
+
+    What is sent to a node with one reader is its gradient, and takes no memory of its own. A weight that each of a
+    hundred steps reads would have a hundred gradients of its size.
+    """
 
     def __init__(self, circuit: CircuitGraph) -> None:
-        self.starts = circuit.columns.starts.tolist()
-        self.sent: list[Any] = [None] * len(circuit.columns.sources)
+        columns = circuit.columns
+        self.starts = columns.starts.tolist()
+        self.sent: list[Any] = [None] * len(columns.sources)
+        self._reader_counts = np.bincount(columns.sources, minlength=circuit.size).tolist()
 
     def node(self, row: Row, upstream: object) -> None:
         pass
 
     def wire(self, row: Row, slot: int, sent: object) -> None:
+        value = sent.value if type(sent) is MaskedFlow else sent
+        if type(value) is np.ndarray and self._is_recomputed(row, slot, value):
+            sent = _Recomputed
         self.sent[self.starts[row.node] + slot] = sent
+
+    def _is_recomputed(self, row: Row, slot: int, value: NDArray[Any]) -> bool:
+        """Return whether a gradient is large, one of several of its node, and found by one cheap step of the op."""
+        is_large = value.nbytes >= MIN_RECOMPUTED_BYTES and self._reader_counts[row.sources[slot]] > 1
+        return is_large and isinstance(row.op, LinearOp | Elementwise)
+
+
+class SentGradients(Sequence[Any]):
+    """The gradient sent back along each wire; one that is not held is computed again, to the same bits."""
+
+    __slots__ = ("_circuit", "_flows", "_held", "_values")
+
+    def __init__(self, circuit: CircuitGraph, values: Sequence[Any], flows: Sequence[Any], held: Sequence[Any]) -> None:
+        self._circuit = circuit
+        self._values = values
+        self._flows = flows
+        self._held = held
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __getitem__(self, wire: Any) -> Any:
+        held = self._held[wire]
+        return self._recompute(wire % len(self)) if held is _Recomputed else held
+
+    def _recompute(self, wire: int) -> Any:
+        starts = self._circuit.columns.starts
+        node = int(np.searchsorted(starts, wire, side="right")) - 1
+        slot = wire - int(starts[node])
+        view = Node(self._circuit, node)
+        xs = [self._values[source] for source in self._circuit.sources_of(node)]
+        with np.errstate(all="ignore"):
+            sent = view.op.pull(slot, self._flows[node], xs, self._values[node], view.mode)
+        return match_dtype(sent, xs[slot])
 
 
 def run_circuit(circuit: CircuitGraph, inputs: Sequence[Any], *, check: bool = True) -> RunRecord:
@@ -365,12 +438,13 @@ def run_circuit(circuit: CircuitGraph, inputs: Sequence[Any], *, check: bool = T
 
 def run_all_outputs(circuit: CircuitGraph, inputs: Sequence[Any], *, check: bool = True) -> RunRecord:
     """Run forward, and backward from every element of every output at once, each with gradient 1; store everything."""
-    values = evaluate_checked_nodes(circuit, inputs, check=check)
-    recorder = _SentGradientRecorder(circuit)
-    with np.errstate(all="ignore"):
+    # A collection takes longer than a run where a large framework is loaded, and would find nothing.
+    with pause_collection(), np.errstate(all="ignore"):
+        values = evaluate_checked_nodes(circuit, inputs, check=check)
+        recorder = _SentGradientRecorder(circuit)
         seeds = {node: _make_unit_seed(circuit.type_of(node)) for node in circuit.columns.outputs.tolist()}
         grads = sweep_backward(circuit, values, seeds, recorder)
-    return RunRecord(circuit, values, grads, recorder.sent)
+    return RunRecord(circuit, values, grads, SentGradients(circuit, values, grads, recorder.sent))
 
 
 def _make_unit_seed(kind: WireType) -> Any:
@@ -429,7 +503,8 @@ class OpenedLoop:
             if flow is not None and self.body.type_of(node).differentiable:
                 seeds[node] = add_flows(seeds.get(node), flow)
         recorder = _SentGradientRecorder(self.body)
-        return RunRecord(self.body, values, sweep_backward(self.body, values, seeds, recorder), recorder.sent)
+        grads = sweep_backward(self.body, values, seeds, recorder)
+        return RunRecord(self.body, values, grads, SentGradients(self.body, values, grads, recorder.sent))
 
 
 def _take_row(flow: Any, step: int) -> Any:

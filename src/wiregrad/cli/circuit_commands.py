@@ -155,7 +155,7 @@ run_command = TargetCommand(
     "Print the value alone, without gradients.\n\nSeveral outputs are printed with their names, one in each line.",
     'run "e = a + b; f = e * c" a=2 b=-3 c=10',
     _print_values,
-    [output_option(), json_option()],
+    [output_option("print"), json_option()],
 )
 
 
@@ -190,7 +190,7 @@ find_command = TargetCommand(
     "(either of them) and absent (no gradient). Numbers need values.",
     'find "u = tanh(x); y = 3 * u" "op:tanh grad>2" x=0.5',
     _print_found,
-    [click.Argument(["query"], metavar="QUERY"), output_option(), json_option()],
+    [click.Argument(["query"], metavar="QUERY"), output_option("begin at"), json_option()],
 )
 
 

@@ -946,7 +946,11 @@ class ExampleCommand(click.Command):
         """Parse the words of the command line; only a whole word -h is help, since a formula may begin with -h**2."""
         end = args.index("--") if "--" in args else len(args)
         words = ["--help" if word == "-h" else word for word in args[:end]]
-        return super().parse_args(ctx, [*words, *args[end:]])
+        try:
+            return super().parse_args(ctx, [*words, *args[end:]])
+        except click.MissingParameter as error:
+            said = f"{error.format_message()}\n  for example: wiregrad {self.example}"
+            raise click.UsageError(said, ctx) from None
 
 
 def may_use_colours() -> bool:
@@ -960,11 +964,9 @@ def json_option() -> click.Option:
     return click.Option(["--json", "document"], is_flag=True, help="Print JSON instead of text.")
 
 
-def output_option() -> click.Option:
-    """Return the option `--output`, which chooses the node to differentiate."""
-    return click.Option(
-        ["--output", "chosen"], metavar="NAME", help="The output or node to differentiate, if there are several."
-    )
+def output_option(verb: str = "differentiate") -> click.Option:
+    """Return the option `--output`, which chooses the node to differentiate, or what else a command does."""
+    return click.Option(["--output", "chosen"], metavar="NAME", help=f"The output or node to {verb}.")
 
 
 def print_answer(question: str, answer: object, document: bool, *, has_problem: bool) -> None:
@@ -1028,15 +1030,22 @@ class TargetCommand(ExampleCommand):
             raise CommandFailure(_reword_for_command(str(error))) from cause
 
     def read_target(self, formula: str, values: Sequence[str], form: str | None = None) -> CommandTarget:
-        """Return the target of the command; refuse an unknown option, which click took for a formula or value."""
-        wrong = [text for text in values if re.match(r"--?[a-z]", text)]
-        if re.fullmatch(r"--[a-z-]+", formula) and any("=" not in text for text in values):
-            wrong.insert(0, formula)
-        if wrong:
-            option = wrong[0].partition("=")[0]
-            known = [name for param in self.params if isinstance(param, click.Option) for name in param.opts]
-            raise click.UsageError(f"there is no option {option}{suggest_name(option, known)}")
+        """Return the target of the command."""
+        refuse_unknown_options(self, formula, values)
         return parse_target(formula, values, form)
+
+
+def refuse_unknown_options(command: click.Command, formula: str, values: Sequence[str]) -> None:
+    """Raise a usage error for an unknown option, which click took for a formula or a value.
+
+    A formula may begin with two minus signs, as in --x, but a word after them is an option.
+    """
+    wrong = [formula] if re.fullmatch(r"--[a-z][a-z-]+", formula) else []
+    wrong += [text for text in values if re.match(r"--?[a-z]", text)]
+    if wrong:
+        option = wrong[0].partition("=")[0]
+        known = [name for param in command.params if isinstance(param, click.Option) for name in param.opts]
+        raise click.UsageError(f"there is no option {option}{suggest_name(option, known)}")
 
 
 def _reword_for_command(message: str) -> str:

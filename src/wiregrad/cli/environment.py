@@ -71,7 +71,7 @@ def completion_command(context: click.Context, shell: str) -> None:
     To keep it:
       bash  wiregrad completion bash >> ~/.bashrc
       zsh   wiregrad completion zsh >> ~/.zshrc
-      fish  wiregrad completion fish > ~/.config/fish/completions/wiregrad.fish
+      fish  wiregrad completion fish > ~/.config/fish/conf.d/wiregrad.fish
     """
     root = context.find_root().command
     for program, variable in COMPLETION_VARIABLES.items():

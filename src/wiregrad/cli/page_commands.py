@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -31,6 +30,7 @@ from wiregrad.cli.command_base import (
     escape_control_characters,
     json_option,
     parse_target,
+    refuse_unknown_options,
     to_plain_data,
     write_output,
 )
@@ -127,7 +127,8 @@ def _explore_target(
     port: int,
     address: str | None,
 ) -> None:
-    formula = _refuse_unknown_options(formula or DEFAULT_PRESET, values)
+    formula = formula or DEFAULT_PRESET
+    refuse_unknown_options(explore_command, formula, values)
     flight_path = _find_flight(formula)
     if flight_path is not None:
         _explore_flight(flight_path, values, output, browser, port)
@@ -162,16 +163,6 @@ def _explore_flight(path: Path, values: Sequence[str], output: str | None, brows
     if values or output is not None:
         raise click.UsageError(f"{path.name} is a saved training: it takes no values, and is shown in the browser only")
     diagnostics.open_flight(path, flight_recorder.load_flight(path), port=port, browser=browser)
-
-
-def _refuse_unknown_options(formula: str, values: Sequence[str]) -> str:
-    """Return the formula; refuse an unknown option, which click took for a formula or value."""
-    for text in (formula, *values):
-        if re.match(r"--[a-z]", text) and (text is not formula or re.fullmatch(r"--[a-z-]+", text)):
-            option = text.partition("=")[0]
-            known = [name for param in explore_command.params if isinstance(param, click.Option) for name in param.opts]
-            raise click.UsageError(f"there is no option {option}{suggest_name(option, known)}")
-    return formula
 
 
 def run_target(target: CommandTarget, defaults: Mapping[str, float]) -> tuple[Circuit, Run]:
@@ -272,11 +263,7 @@ def _choose_circuit(
 ) -> tuple[Circuit, Mapping[str, Any]]:
     """Return the circuit and the leaves that keep their value; with a preset, the formula may be its first value."""
     pairs = list(values)
-    for text in (*([formula] if formula else []), *pairs):
-        if re.match(r"--[a-z]", text):
-            known = [name for param in quiz_command.params if isinstance(param, click.Option) for name in param.opts]
-            option = text.partition("=")[0]
-            raise click.UsageError(f"there is no option {option}{suggest_name(option, known)}")
+    refuse_unknown_options(quiz_command, formula or "", pairs)
     if preset is not None:
         if preset not in PRESETS:
             near = suggest_name(preset, PRESETS)

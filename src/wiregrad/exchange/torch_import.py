@@ -50,7 +50,7 @@ from wiregrad.ir.builder import GraphBuilder, Port
 from wiregrad.ir.circuit import CIRCUIT_MAKERS
 from wiregrad.ir.columns import Certificate
 from wiregrad.ir.op import CONSTANT_CODE, Op, Pattern
-from wiregrad.lazy import load_module_lazily
+from wiregrad.lazy import load_module_lazily, pause_collection
 from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.gradient_flow import shape_of
 from wiregrad.passes import prune
@@ -745,8 +745,11 @@ def build_circuit(
     free = builder.recording.free_name
     ports = {free(label): _as_port(builder, value) for label, value in labels.items()}
     circuit = builder.build(name=write_name(name), labels=ports)
-    values = interpreter.evaluate_nodes(circuit, interpreter.bind_inputs(circuit, [translator.point], {}))
-    check_values(translator, circuit, outputs, values)
+    inputs = interpreter.bind_inputs(circuit, [translator.point], {})
+    wanted = [*circuit.columns.outputs.tolist(), *(certificate.node for certificate in circuit.certificates)]
+    values = interpreter.evaluate_nodes(circuit, inputs, wanted)
+    if not all(is_as_observed(translator, values, number) for number in outputs.values()):
+        report_difference(translator, interpreter.evaluate_nodes(circuit, inputs))
     return prune(settle_certificates(circuit, values)), translator.point
 
 
@@ -783,20 +786,20 @@ def are_near(ours: Any, theirs: Any, eps: float = 0.0) -> bool:
     return bool(np.max(np.abs(a[finite] - b[finite]), initial=0.0) <= tolerance * scale)
 
 
-def check_values(translator: RunTranslator, circuit: CircuitGraph, outputs: Mapping[str, int], values: Any) -> None:
-    """Raise if an output of the circuit is not what PyTorch computed; the first op that differs is named."""
-    run = translator.run
-    floats = {tensor.dtype for tensor in run.tensors if "float" in tensor.dtype}
+def is_as_observed(translator: RunTranslator, values: Sequence[Any], number: int) -> bool:
+    """Return whether the circuit computed what PyTorch did for a tensor, up to the coarsest rounding in the run."""
+    wire = translator.read(number)
+    if not isinstance(wire, Port):
+        return True
+    floats = {tensor.dtype for tensor in translator.run.tensors if "float" in tensor.dtype}
     eps = max((float(torch.finfo(getattr(torch, dtype)).eps) for dtype in floats), default=0.0)
+    return are_near(values[wire.index], translator.find_array(number), eps)
 
-    def is_right(number: int) -> bool:
-        wire = translator.read(number)
-        return not isinstance(wire, Port) or are_near(values[wire.index], translator.find_array(number), eps)
 
-    if all(is_right(number) for number in outputs.values()):
-        return
-    for op in run.ops:
-        if not all(is_right(number) for number in op.outputs):
+def report_difference(translator: RunTranslator, values: Sequence[Any]) -> None:
+    """Raise an error that names the first op whose result in the circuit is not what PyTorch computed."""
+    for op in translator.run.ops:
+        if not all(is_as_observed(translator, values, number) for number in op.outputs):
             raise CheckError(
                 f"the circuit does not compute what PyTorch computed, from {op.name} on ({op.place}); "
                 "please report this, with the op and its arguments"
@@ -830,7 +833,9 @@ class WatchedProgram(TorchWatch, RunQuestions):
         if not any(run.ops for run in self.steps):
             raise InputError("nothing was recorded: run the model inside the with block of wg.watch(model)")
         run = self.run
-        return make_circuit(*build_circuit(run, find_outputs(run), is_named_input, name="program", opaque=opaque))
+        with pause_collection():
+            circuit, point = build_circuit(run, find_outputs(run), is_named_input, name="program", opaque=opaque)
+        return make_circuit(circuit, point)
 
 
 def is_named_input(tensor: ObservedTensor) -> bool:

@@ -22,7 +22,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -243,6 +243,8 @@ EXPLODED_RATIO = 1e3
 """A layer with at least this ratio to one nearer to the output has exploded."""
 STEEP_RATIO = 10.0
 """A ratio between neighbouring layers from which the step is called steep."""
+WIDE_RATIO = 4.0
+"""How many times as many numbers a layer has over which a gradient was spread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,12 +324,13 @@ def find_trend(layers: Sequence[FlowLayer], *, all_of: bool) -> Iterator[FlowFin
     nonzero = [layer for layer in layers if layer.rms > 0]
     if len(nonzero) < 2:
         return
-    fall = _steepest_change(nonzero, max)
-    rise = _steepest_change(nonzero, min)
+    fall = _deepest_fall(nonzero)
+    rise = _steepest_rise(nonzero)
     quiet = True
     for kind, (first, layer) in (("vanishes", fall), ("explodes", rise)):
         ratio = safe_quotient(nonzero[layer].rms, nonzero[first].rms)
-        if ratio <= VANISHED_RATIO if kind == "vanishes" else ratio >= EXPLODED_RATIO:
+        left = _share_left(nonzero[first], nonzero[layer])
+        if left <= VANISHED_RATIO if kind == "vanishes" else ratio >= EXPLODED_RATIO:
             quiet = False
             yield FlowFinding(
                 kind, nonzero[layer].name, ratio, _describe_trend(kind, nonzero[first : layer + 1], ratio)
@@ -342,16 +345,44 @@ def find_trend(layers: Sequence[FlowLayer], *, all_of: bool) -> Iterator[FlowFin
         yield FlowFinding("steady", nonzero[0].name, safe_quotient(high.rms, low.rms), words)
 
 
-def _steepest_change(layers: Sequence[FlowLayer], extreme: Callable[[float, float], float]) -> tuple[int, int]:
-    """Return the pair of layers with the largest change: the extreme so far, and the later layer farthest from it."""
+def _deepest_fall(layers: Sequence[FlowLayer]) -> tuple[int, int]:
+    """Return the pair of layers of which the later one has the smallest share left of the gradient of the other."""
+    best = (0, 0)
+    least = math.inf
+    largest = dict[int, int]()
+    """The layer with the largest gradient so far, by the count of its numbers."""
+    for k, layer in enumerate(layers):
+        for at in largest.values():
+            left = _share_left(layers[at], layer)
+            if left < least:
+                least = left
+                best = (at, k)
+        at = largest.setdefault(layer.gradient.size, k)
+        if layer.rms >= layers[at].rms:
+            largest[layer.gradient.size] = k
+    return best
+
+
+def _share_left(first: FlowLayer, layer: FlowLayer) -> float:
+    """Return what is left of the gradient of a layer at a later one.
+
+    Sizes are per number. Where the later layer has many more numbers, those are added up: a mean over a thousand
+    numbers sends each of them a thousandth of its gradient, and nothing has vanished.
+    """
+    spread = layer.gradient.size / first.gradient.size
+    return safe_quotient(layer.rms, first.rms) * (spread if spread >= WIDE_RATIO else 1.0)
+
+
+def _steepest_rise(layers: Sequence[FlowLayer]) -> tuple[int, int]:
+    """Return the pair of layers with the largest rise: the smallest so far, and the later layer farthest above it."""
     best = (0, 0)
     at = 0
     for k, layer in enumerate(layers):
-        if extreme(layer.rms, layers[at].rms) == layer.rms:
+        if layer.rms <= layers[at].rms:
             at = k
         far = safe_quotient(layer.rms, layers[at].rms)
         before = safe_quotient(layers[best[1]].rms, layers[best[0]].rms)
-        if extreme(far, before) == before != far:
+        if far > before:
             best = (at, k)
     return best
 

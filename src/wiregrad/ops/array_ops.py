@@ -655,7 +655,8 @@ class LinearOp(ArrayOp):
         if sent is None or not self.moves or not (self.partial or type(g) is MaskedFlow):
             return sent
         if type(g) is not MaskedFlow:
-            g = MaskedFlow(LazyMask(lambda: np.broadcast_to(np.True_, shape_of(y))), g)
+            shape = shape_of(y)
+            g = MaskedFlow(LazyMask(lambda: np.broadcast_to(np.True_, shape)), g)
 
         def send_back(flow: Any) -> Any:
             return self.transpose(flow, slot, *xs, **self.options)
@@ -670,7 +671,7 @@ class LinearOp(ArrayOp):
                 return sent
             return only(_as_mask(send_back(g.mask))[()], sent)
         # What was absent counted as 0.0 or -0.0, and so does a sum of that.
-        return MaskedFlow(LazyMask(lambda: _as_mask(send_back(g.mask)), g), sent, zeroed=True)
+        return MaskedFlow(LazyMask(lambda mask: _as_mask(send_back(mask)), g.held_mask), sent, zeroed=True)
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of the op applied to each tangent in its input's place."""

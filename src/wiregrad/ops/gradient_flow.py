@@ -15,7 +15,8 @@ not what they do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -191,16 +192,17 @@ def _power_by_magnitude(a: NDArray[Any], b: Any) -> Any:
 class LazyMask:
     """A mask that is computed when it is first needed, which is often never.
 
-    `flows` are those whose masks it is made of. They are computed first, without recursion: the sum of a long loop has
-    a mask that is made of thousands of others.
+    `make` is called with the masks that it is made of. They are computed first, without recursion: the sum of a long
+    loop has a mask that is made of thousands of others. It refers to masks and not to flows, whose values would stay in
+    memory with it.
     """
 
-    __slots__ = ("_flows", "_make", "_mask")
+    __slots__ = ("_make", "_mask", "_masks")
 
-    def __init__(self, make: Callable[[], Any], *flows: MaskedFlow) -> None:
-        self._make: Callable[[], Any] | None = make
+    def __init__(self, make: Callable[..., Any], *masks: Any) -> None:
+        self._make: Callable[..., Any] | None = make
         self._mask: Any = None
-        self._flows = flows
+        self._masks = masks
 
     def evaluate(self) -> Any:
         """Return the mask, an array."""
@@ -216,14 +218,18 @@ class LazyMask:
     def _find_waiting(self) -> list[LazyMask]:
         if self._make is None:
             return []
-        masks = [flow.lazy_mask for flow in self._flows]
-        return [mask for mask in masks if mask is not None and mask._make is not None]
+        return [mask for mask in self._masks if type(mask) is LazyMask and mask._make is not None]
 
     def _compute(self) -> None:
         if self._make is not None:
-            self._mask = self._make()
+            self._mask = self._make(*map(read_mask, self._masks))
             self._make = None
-            self._flows = ()
+            self._masks = ()
+
+
+def read_mask(mask: Any) -> Any:
+    """Return a mask that may have to be computed first."""
+    return mask.evaluate() if type(mask) is LazyMask else mask
 
 
 class MaskedFlow:
@@ -242,14 +248,13 @@ class MaskedFlow:
     @property
     def mask(self) -> Any:
         """Where the value is present."""
-        if type(self._mask) is LazyMask:
-            self._mask = self._mask.evaluate()
+        self._mask = read_mask(self._mask)
         return self._mask
 
     @property
-    def lazy_mask(self) -> LazyMask | None:
-        """The mask if it is computed when it is needed, else None."""
-        return self._mask if type(self._mask) is LazyMask else None
+    def held_mask(self) -> Any:
+        """The mask, or a `LazyMask` that computes it."""
+        return self._mask
 
     @property
     def is_array(self) -> bool:
@@ -361,19 +366,21 @@ def add_flows(one: Any, two: Any) -> Any:
     if not both:
         return total
     if one.is_array and two.is_array:
-
-        def join_masks() -> Any:
-            # A mask may lack axes that the value has; one that is computed later has them all.
-            return match_shape(TABLE["logical_or"](one.mask, two.mask), total)
-
         if is_wire(total):
             # A mask that is true everywhere needs no choice in the circuit that is being built.
-            mask = join_masks()
+            mask = _join_masks(shape_of(total), one.mask, two.mask)
             return total if mask.all() else MaskedFlow(mask, total, zeroed=True)
-        return MaskedFlow(LazyMask(join_masks, one, two), total, zeroed=True)
+        lazy = LazyMask(partial(_join_masks, shape_of(total)), one.held_mask, two.held_mask)
+        return MaskedFlow(lazy, total, zeroed=True)
     # Where both are absent the total is 0.0 or -0.0, and 0.0 if one of them is: 0.0 + -0.0 is 0.0.
     is_filled = one.is_filled_with_zeros or two.is_filled_with_zeros
     return MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total, zeroed=True, filled=is_filled)
+
+
+def _join_masks(shape: tuple[int, ...], one: Any, two: Any) -> Any:
+    """Return where either mask holds, in the shape of the value; a mask may lack axes that the value has."""
+    mask = TABLE["logical_or"](one, two)
+    return mask if shape_of(mask) == shape else TABLE["spread"](mask, rank=len(shape_of(mask)), shape=shape)
 
 
 def _neutral_outside(flow: Any) -> Any:
@@ -398,10 +405,10 @@ class GradientBuffer:
     def __init__(self, value: Any, *flows: MaskedFlow, empty: bool = False) -> None:
         self.value = value
         """The sum; -0.0 where nothing was added yet, because adding -0.0 changes no number."""
-        self._marks: list[tuple[Any, MaskedFlow | None]] | None = None
-        """Where something was added: an index, and what was added if that has a mask. None if everywhere."""
+        self._marks: list[tuple[Any, Any]] | None = None
+        """Where something was added: an index, and the mask of what was added. None if everywhere."""
         if flows or empty:
-            self._marks = [(Ellipsis, flow) for flow in flows]
+            self._marks = [(Ellipsis, flow.held_mask) for flow in flows]
 
     def add_flow(self, flow: Any) -> None:
         """Add a flow."""
@@ -424,20 +431,22 @@ class GradientBuffer:
         else:
             self.value[index] = elements + addend
         if self._marks is not None:
-            self._marks.append((index, part if masked else None))
+            self._marks.append((index, part.held_mask if masked else True))
 
     def settle(self) -> Any:
         """Return the sum as a flow; nothing may be added after that."""
         if self._marks is None:
             return self.value
-        parts = [part for _, part in self._marks if part is not None]
-        return MaskedFlow(LazyMask(self._make_mask, *parts), self.value, zeroed=True)
+        mask = LazyMask(partial(_join_parts, self.value.shape, self._marks), *[mask for _, mask in self._marks])
+        return MaskedFlow(mask, self.value, zeroed=True)
 
-    def _make_mask(self) -> Any:
-        mask = np.zeros(self.value.shape, np.bool_)
-        for index, part in self._marks or ():
-            mask[index] |= True if part is None else part.mask
-        return mask
+
+def _join_parts(shape: tuple[int, ...], marks: Sequence[tuple[Any, Any]], *masks: Any) -> Any:
+    """Return where something was added, given the index and the mask of each part."""
+    joined = np.zeros(shape, np.bool_)
+    for (index, _), mask in zip(marks, masks, strict=True):
+        joined[index] |= mask
+    return joined
 
 
 def fill_absent(flow: Any, absent: float = 0.0) -> Any:

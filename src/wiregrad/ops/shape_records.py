@@ -755,7 +755,7 @@ class _ConcatenateOp(LinearOp):
 
 def _mask_part(flow: MaskedFlow, index: Any) -> MaskedFlow:
     """Return a part of a masked flow on arrays."""
-    return MaskedFlow(LazyMask(lambda: flow.mask[index], flow), flow.value[index], zeroed=flow.zeroed)
+    return MaskedFlow(LazyMask(lambda mask: mask[index], flow.held_mask), flow.value[index], zeroed=flow.zeroed)
 
 
 concatenate: LinearOp = register(

@@ -365,7 +365,7 @@ def _find_zeroed_wire(flow: Any) -> int | None:
     """Return the wire of a flow if it is 0.0 or -0.0 where the flow is absent by a known mask; else None."""
     if type(flow) is int:
         return flow
-    is_known = type(flow) is MaskedFlow and flow.zeroed and flow.is_array and flow.lazy_mask is None
+    is_known = type(flow) is MaskedFlow and flow.zeroed and type(flow.held_mask) is np.ndarray
     return flow.value.index if is_known and type(flow.value) is Port else None
 
 

@@ -17,7 +17,7 @@ const NAME = 18;
 /** Return an op as its box shows it: `+`, `×`, `2×`, `^2`, `σ`, or a word. */
 export function signOf(text: string): string {
   if (Object.hasOwn(FUNCTION_SIGNS, text)) return FUNCTION_SIGNS[text]!;
-  const infix = /^(\S*) (\S+) (\S*)$/.exec(text);
+  const infix = /^(\S*) ([^\s,]+) (\S*)$/.exec(text);
   const bare = infix && text.includes("\u00b7") ? `${infix[1]}${infix[2]}${infix[3]}`.replace("\u00b7", "") : text;
   const isSign = !/[A-Za-z]/.test(bare);
   const typeset = bare.replaceAll("-", MINUS).replaceAll("**", "^").replaceAll("*", TIMES);

@@ -237,11 +237,11 @@ function arrivals(run: Run, node: number): Value[] {
 
 /** What the local derivatives of a node are. */
 function localText({ run, circuit, line }: Session, node: number): string {
-  const { op } = circuit.nodes[node]!;
+  const { op, caption } = circuit.nodes[node]!;
   const wires = run.wires.slice(run.starts[node], run.starts[node + 1]).filter(({ source }) => line.active[source]);
   const locals = wires.flatMap(({ local }) => (local === null ? [] : [local]));
   const pattern = opOf(op)?.pattern;
-  if (!locals.length) return pattern ? "no local derivative" : `the rule of ${op} applies`;
+  if (!locals.length) return pattern ? "no local derivative" : `${op === "function" ? (caption ?? op) : op} has a rule of its own`;
   if (pattern === "swap" && op === "multiply" && wires.length === 2) return "each local derivative is the other stored input";
   const texts = locals.map(shown);
   if (wires.length > 1 && locals.length < wires.length) return `only the chosen input has a local derivative, ${texts.join(", ")}`;

@@ -361,7 +361,7 @@ DOT = "\N{MIDDLE DOT}"
 FUNCTION_SIGNS = {name: sign for sign, name in {**FUNCTION_SPELLINGS, **PREFIX_FUNCTIONS}.items() if len(sign) == 1}
 """Functions that formulas may write as one sign, and the sign."""
 
-_INFIX = re.compile(r"(\S*) (\S+) (\S*)")
+_INFIX = re.compile(r"(\S*) ([^\s,]+) (\S*)")
 _MATH_PART = re.compile(r"([^\W\d_](?:[^\W\d]|\.)*)(\d*)|[\W\d_]+")
 
 
@@ -370,6 +370,8 @@ def write_sign(text: str) -> str:
 
     >>> write_sign("2 / ·"), write_sign("· ** 2"), write_sign("tanh"), write_sign("*") == TIMES, write_sign("sqrt")
     ('2÷', '^2', 'tanh', True, '√')
+    >>> write_sign("where(·, ·, 0)")
+    'where(·, ·, 0)'
     """
     if text in FUNCTION_SIGNS:
         return FUNCTION_SIGNS[text]
