@@ -757,6 +757,20 @@ class ScriptLoopWriter(LoopWriter):
                 lines += self.writer.align_comments(self._write_steps(steps, counts))
         return lines, [self._write_single(each) for each in elements]
 
+    def _declare_inputs(self, live: set[LoopArray]) -> Iterator[str]:
+        """Iterate over the declarations of the inputs that are read."""
+        start = 0
+        for number in self.writer.listing.inputs.values():
+            array = self.elements.held[number]
+            assert isinstance(array, LoopArray)
+            if array in live and array.size:
+                yield self._declare_input(array, start)
+            start += array.size
+
+    def _declare_input(self, array: LoopArray, start: int) -> str:
+        """Return the declaration of an input whose first number has this place."""
+        raise NotImplementedError
+
     def write_pick(self, step: PickStep) -> list[str]:
         """Raise: there are no indices that are whole numbers."""
         raise NoRuleError(f"{self._describe(step)} is not written in {self.writer.language.title}; {_USE_OTHERS}")

@@ -308,17 +308,12 @@ class JavaScriptLoopWriter(c_and_cuda.ScriptLoopWriter):
                 rest = f"Array({array.size}).fill(false)" if array.kind == "b" else f"Float64Array({array.size})"
                 yield f"const {array.name} = new {rest};"
 
-    def _declare_inputs(self, live: set[LoopArray]) -> Iterator[str]:
-        start = 0
-        for number in self.writer.listing.inputs.values():
-            array = self.elements.held[number]
-            assert isinstance(array, LoopArray)
-            if array in live and array.size == 1:
-                yield f"const {array.name} = x[{start}]{' !== 0' if array.kind == 'b' else ''};"
-            elif array in live and array.size:
-                changed = ".map((v) => v !== 0)" if array.kind == "b" else ""
-                yield f"const {array.name} = Array.from(x.subarray({start}, {start + array.size})){changed};"
-            start += array.size
+    def _declare_input(self, array: LoopArray, start: int) -> str:
+        """Return the declaration of an input whose first number has this place."""
+        if array.size == 1:
+            return f"const {array.name} = x[{start}]{' !== 0' if array.kind == 'b' else ''};"
+        changed = ".map((v) => v !== 0)" if array.kind == "b" else ""
+        return f"const {array.name} = Array.from(x.subarray({start}, {start + array.size})){changed};"
 
     def _define_table(self, kind: str, name: str, numbers: Sequence[str], single: bool = False) -> None:
         text = numbers[0] if single else f"[{', '.join(numbers)}]"

@@ -343,17 +343,12 @@ class PythonLoopWriter(c_and_cuda.ScriptLoopWriter):
             if array.size > 1 or array.indexed:
                 yield f"{array.name} = [{'False' if array.kind == 'b' else '0.0'}] * {array.size}"
 
-    def _declare_inputs(self, live: set[LoopArray]) -> Iterator[str]:
-        start = 0
-        for number in self.writer.listing.inputs.values():
-            array = self.elements.held[number]
-            assert isinstance(array, LoopArray)
-            if array in live and array.size == 1:
-                yield f"{array.name} = x[{start}]{' != 0.0' if array.kind == 'b' else ''}"
-            elif array in live and array.size:
-                part = f"x[{start}:{start + array.size}]"
-                yield f"{array.name} = {f'[v != 0.0 for v in {part}]' if array.kind == 'b' else part}"
-            start += array.size
+    def _declare_input(self, array: LoopArray, start: int) -> str:
+        """Return the declaration of an input whose first number has this place."""
+        if array.size == 1:
+            return f"{array.name} = x[{start}]{' != 0.0' if array.kind == 'b' else ''}"
+        part = f"x[{start}:{start + array.size}]"
+        return f"{array.name} = {f'[v != 0.0 for v in {part}]' if array.kind == 'b' else part}"
 
     def _define_table(self, kind: str, name: str, numbers: Sequence[str], single: bool = False) -> None:
         text = numbers[0] if single else f"[{', '.join(numbers)}]"

@@ -441,29 +441,18 @@ class OdeSegment(CheckpointSegment):
         trajectory, z = self._make_trajectory(data)
         found = SolvedRows([z] if trajectory.lands else [], [])
         kept: list[AcceptedStep | StepBlock] = []
-        most_kept = self._count_kept(80 * len(z) + 2_500)
+        in_blocks = trajectory.runs_blocks
+        most_kept = KEPT_BYTES // (16 * len(z) + 64) if in_blocks else self._count_kept(80 * len(z) + 2_500)
         is_repeatable = True
 
-        def follow_blocks() -> None:
-            nonlocal is_repeatable
-            for accepted in self._iterate_blocks(trajectory, z, found.counts, captured):
-                is_repeatable = is_repeatable and isinstance(accepted, AcceptedStep)
-                for step in accepted.list_rows() if isinstance(accepted, StepBlock) else [accepted]:
-                    found.add(step.move, *read_step(trajectory.system, step.move, step.step))
-                if found.counts.steps <= KEPT_BYTES // (16 * len(z) + 64):
-                    kept.append(accepted)
-                else:
-                    kept.clear()
-
         def follow() -> None:
-            if trajectory.runs_blocks:
-                follow_blocks()
-                return
-            for accepted in self._iterate_steps(trajectory, z, found.counts, captured):
-                found.add(accepted.move, *read_step(trajectory.system, accepted.move, accepted.step))
-                found.counts.last_time = trajectory.time_of(accepted.after)
+            nonlocal is_repeatable
+            for part in self._iterate_parts(trajectory, z, found.counts, captured, in_blocks=in_blocks):
+                is_repeatable = is_repeatable and isinstance(part, AcceptedStep)
+                for step in part.list_rows() if isinstance(part, StepBlock) else [part]:
+                    found.add(step.move, *read_step(trajectory.system, step.move, step.step))
                 if found.counts.steps <= most_kept:
-                    kept.append(accepted)
+                    kept.append(part)
                 else:
                     kept.clear()
 
@@ -496,39 +485,29 @@ class OdeSegment(CheckpointSegment):
     def _fill(self, data: Sequence[object]) -> list[Any]:
         return fill_places(self.leaves, self.values, data[: len(self.values)])
 
-    def _iterate_steps(
-        self,
-        trajectory: Trajectory,
-        z: Vector,
-        counts: SolveCounts,
-        captured: dict[object, Value] | None = None,
-    ) -> Iterator[AcceptedStep]:
-        """Iterate over the steps of a solution."""
-        with self._apart(captured):
-            state = trajectory.make_start(z)
-        while not state.ended:
-            if counts.steps >= self.problem.settings.max_steps:
-                raise trajectory.describe_too_many_steps(trajectory.time_of(state), counts)
-            with self._apart(captured):
-                accepted = trajectory.advance(state, counts)
-            yield accepted
-            state = accepted.after
+    def _iterate_steps(self, trajectory: Trajectory, z: Vector, counts: SolveCounts) -> Iterator[AcceptedStep]:
+        """Iterate over the steps of a solution, one by one."""
+        for part in self._iterate_parts(trajectory, z, counts, in_blocks=False):
+            assert isinstance(part, AcceptedStep)
+            yield part
 
-    def _iterate_blocks(
+    def _iterate_parts(
         self,
         trajectory: Trajectory,
         z: Vector,
         counts: SolveCounts,
         captured: dict[object, Value] | None = None,
+        *,
+        in_blocks: bool,
     ) -> Iterator[AcceptedStep | StepBlock]:
-        """Iterate over the steps of a solution, in blocks where native code can choose them."""
+        """Iterate over the steps of a solution; with `in_blocks` in blocks where native code can choose them."""
         with self._apart(captured):
             state = trajectory.make_start(z)
         while not state.ended:
             if counts.steps >= self.problem.settings.max_steps:
                 raise trajectory.describe_too_many_steps(trajectory.time_of(state), counts)
             with self._apart(captured):
-                block = trajectory.advance_block(state, counts) if trajectory.runs_blocks else None
+                block = trajectory.advance_block(state, counts) if in_blocks and trajectory.runs_blocks else None
                 part = trajectory.advance(state, counts) if block is None else block
             state = part.state_after() if isinstance(part, StepBlock) else part.after
             counts.last_time = trajectory.time_of(state)
