@@ -2075,3 +2075,44 @@ def test_results_that_no_step_reads_are_streamed(
     kernels = list_kernels(monkeypatch, wg.trace(function, np.ones((40, 40))))
 
     assert [target.inner == STREAMED for kernel in kernels for target in kernel.targets] == streamed
+
+
+def multiply_and_bend(x: Any, w: Any, v: Any) -> Any:
+    return np.sum(np.tanh(x @ w) @ v)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("rows", [130, 300])
+def test_products_of_one_and_two_threads_have_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch, rows: int, dtype: type[np.floating]
+) -> None:
+    monkeypatch.setattr(array_program, "MIN_SHARED_WORK", 1)
+    monkeypatch.setattr(array_program, "MIN_PIECE_PRODUCTS", 1 << 10)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=size).astype(dtype) for size in ((rows, 70), (70, 200), (200, 140))]
+    compiled = wg.compile(multiply_and_bend, argnums=(0, 1, 2)).value_and_grad
+    found = []
+    for threads in ("1", "2", "1"):
+        monkeypatch.setenv("WIREGRAD_THREADS", threads)
+        compiled(*arrays)
+        value, grads = compiled(*arrays)
+        found.append([np.asarray(part).tobytes() for part in (value, *grads)])
+
+    assert found[0] == found[1] == found[2]
+    for ours, wanted in zip(compiled(*arrays)[1], wg.grad(multiply_and_bend, (0, 1, 2))(*arrays), strict=True):
+        assert_close(ours, wanted)
+
+
+@pytest.mark.parametrize("has_same_bits", [True, False])
+def test_one_thread_multiplies_whole_matrices_where_pieces_have_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch, has_same_bits: bool
+) -> None:
+    monkeypatch.setattr(array_program, "MIN_SHARED_WORK", 1)
+    monkeypatch.setattr(array_program, "MIN_PIECE_PRODUCTS", 1 << 10)
+    monkeypatch.setattr(array_program, "_try_pieces", lambda *sizes: has_same_bits)
+    x = np.ones((130, 130))
+    program = ArrayProgram(wg.trace(lambda x: x @ x, x))
+
+    assert program.is_shared
+    assert program._lone_stream is not None
+    assert (len(program._lone_stream) < len(program.stream)) == has_same_bits

@@ -33,9 +33,8 @@ import weakref
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple, cast
@@ -271,6 +270,8 @@ class StreamProgram:
         """The same instructions for several threads, if that pays."""
         self._multiplies = False
         """Whether BLAS multiplies matrices."""
+        self._lone_stream: NDArray[np.int64] | None = None
+        """The instructions for one thread, where there are others for several."""
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         self._arguments = [(kind.shape, kind.dtype) for kind in inputs]
         self._results = [
@@ -366,13 +367,15 @@ class StreamProgram:
 
     def bind_memory(self) -> BoundStream | None:
         """Return the stream on memory of its own, to be run by other native code; None if Python runs parts of it."""
-        if self._shares is not None or len(self._parts) > 1 or any(isinstance(x, InterpreterCall) for x in self._parts):
+        needs_python = len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts)
+        if needs_python or (self.is_shared and not self._multiplies):
             return None
         inputs = [np.zeros(shape, dtype) for shape, dtype in self._arguments]
         results = [np.zeros(shape, dtype) for _, shape, dtype in self._results]
         workspace = self._make_workspace()
         self._write_addresses(workspace, [*inputs, *results])
-        return BoundStream(inputs, results, workspace, self._stream_address, self._stream_end)
+        stream = self.stream if self._lone_stream is None else self._lone_stream
+        return BoundStream(inputs, results, workspace, stream.ctypes.data, stream.ctypes.data + stream.nbytes)
 
     def _make_results(self, out: Sequence[NDArray[Any] | None]) -> list[NDArray[Any]]:
         """Return the arrays of the caller, and new ones for those that are not there."""
@@ -405,10 +408,11 @@ class StreamProgram:
             raise NotNativeError("an input or output without axes is no float")
         workspace = self._make_workspace()
         held = sum(prod(array.shape) * array.dtype.itemsize for array in (*inputs, *results)) + self._workspace_bytes
+        stream = self.stream if self._lone_stream is None else self._lone_stream
         call = ArrayCall(
             run=compile_fixed_kernels().run,
-            first=self._stream_address,
-            end=self._stream_end,
+            first=stream.ctypes.data,
+            end=stream.ctypes.data + stream.nbytes,
             workspace=workspace.base,
             inputs=inputs,
             results=results,
@@ -447,12 +451,19 @@ class StreamProgram:
         return replay
 
     def _make_lone_replay(self, expected: Sequence[Any]) -> Callable[..., Any] | None:
-        """Return the builtin for calls where there is one thread; None if BLAS might then use several."""
-        if self._multiplies:
+        """Return the function for calls where there is one thread, BLAS included; None if there is no builtin."""
+        try:
+            builtin = make_array_builtin("replay", self.make_call_entry(expected, number_dtypes="df", alone=True))
+        except NotNativeError:
             return None
-        with suppress(NotNativeError):
-            return make_array_builtin("replay", self.make_call_entry(expected, number_dtypes="df", alone=True))
-        return None
+        if not self._multiplies:
+            return builtin
+
+        def replay(*arguments: Any) -> Any:
+            with single_blas_thread():
+                return builtin(*arguments)
+
+        return replay
 
     def _recycled(self, results: list[NDArray[Any]]) -> Iterator[tuple[ResultPool, NDArray[Any]]]:
         for number in self._large_results:
@@ -634,6 +645,7 @@ class ArrayProgram(StreamProgram):
         self._loops = {step: self._cut_loop(step, loop) for step, loop in loops.items() if loop is not None}
         kernels = {loop.key: loop.kernel for cut in self._loops.values() for loop in cut.list_loops()}
         code_bytes = compile_kernels(kernels)
+        self._cuts_products = True
         calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
         self._native_loops = {step: find_native_loop(step.op) for step in calls if is_loop(step.op)}
         is_shared = self._is_worth_sharing()
@@ -642,6 +654,7 @@ class ArrayProgram(StreamProgram):
         self._instructions = text.instructions
         if is_shared:
             self._shares = StreamShares(self.stream, text.rounds)
+            self._lone_stream = self._write_lone_stream() if self._multiplies else self.stream
         self._loops.clear()
         calls = [step for step in calls if step not in self._native_loops]
         self.facts = ArrayProgramFacts(
@@ -717,6 +730,15 @@ class ArrayProgram(StreamProgram):
             self._parts.append(StreamPart(first, text.length))
         return text
 
+    def _write_lone_stream(self) -> NDArray[np.int64]:
+        """Return the instructions for one thread: matrix products are in one piece where the bits are the same."""
+        self._cuts_products = False
+        text = StreamText(has_rounds=False)
+        for number, step in enumerate(self._steps):
+            self._write_step(text, self._fills.get(number, ()), step)
+        text.append_round([self._fill_words(storage) for storage in self._fills.get(len(self._steps), ())])
+        return text.join_words()
+
     def _write_step(self, text: StreamText, fills: Sequence[Storage], step: StreamStep) -> None:
         """Write the instructions of a step, and those that fill arrays before it."""
         text.append_round([self._fill_words(storage) for storage in fills])
@@ -765,7 +787,8 @@ class ArrayProgram(StreamProgram):
                     yield [self._loop_words(loop) for loop in cut.pieces]
                     yield [self._loop_words(loop) for loop in cut.joins]
             case MatrixProduct():
-                yield [self._product_words(piece) for piece in cut_product(step)]
+                is_whole = not self._cuts_products and has_bits_of_pieces(step)
+                yield [self._product_words(piece) for piece in ([step] if is_whole else cut_product(step))]
             case TableMove():
                 yield [self._table_words(step)]
             case InterpreterCall():
@@ -1031,8 +1054,14 @@ MAX_PIECES = 8
 """Maximum number of pieces of a loop or a matrix product."""
 MIN_PIECE_WORK = 1 << 19
 """Minimum work of a piece of a loop: elements times operands and ops, a few of which take a nanosecond."""
-MIN_PIECE_PRODUCTS = 1 << 25
-"""Minimum number of multiplications in a piece of a matrix product: smaller ones lose a twentieth of their speed."""
+MAX_PRODUCT_PIECES = 2
+"""Maximum number of pieces of a matrix product that is not large: each piece packs one factor again."""
+MIN_PIECE_PRODUCTS = 1 << 21
+"""Minimum number of multiplications in a piece of a matrix product."""
+LARGE_PIECE_PRODUCTS = 1 << 25
+"""The number of multiplications of a piece above which there may be more pieces."""
+MAX_PROBED_PRODUCTS = 1 << 28
+"""Maximum number of multiplications in a matrix product that is tried to see whether its pieces have its bits."""
 WORK_PER_PRODUCT = 2
 """How many multiplications of a matrix product take as long as one op on an element."""
 MIN_SHARED_WORK = 1 << 23
@@ -1181,18 +1210,56 @@ def _count_products(step: MatrixProduct) -> int:
     return step.target.size * step.a.shape[-1]
 
 
-def cut_product(step: MatrixProduct) -> list[MatrixProduct]:
-    """Return a matrix product in pieces: along its first batch axis, else along the longer side of the product."""
-    count = min(MAX_PIECES, _count_products(step) // MIN_PIECE_PRODUCTS)
+def _choose_product_cuts(step: MatrixProduct) -> tuple[int, list[int]]:
+    """Return the axis along which a matrix product is cut, and where its pieces begin and end."""
+    products = _count_products(step)
+    few = min(MAX_PRODUCT_PIECES, products // MIN_PIECE_PRODUCTS)
+    count = max(few, min(MAX_PIECES, products // LARGE_PIECE_PRODUCTS))
     shape = step.target.shape
     batch_axes = len(shape) - 2
     axis = next((k for k in range(batch_axes) if shape[k] > 1), None)
     if axis is None:
         axis = batch_axes + int(shape[-1] > shape[-2])
-    is_apart = step.target.strides[axis] != 0
-    multiple = PIECE_MULTIPLE if axis >= batch_axes else 1
-    bounds = _find_bounds(shape[axis], max(1, count), multiple)
-    if len(bounds) < 3 or not is_apart:
+    if step.target.strides[axis] == 0:
+        return axis, []
+    return axis, _find_bounds(shape[axis], max(1, count), PIECE_MULTIPLE if axis >= batch_axes else 1)
+
+
+def has_bits_of_pieces(step: MatrixProduct) -> bool:
+    """Return whether BLAS computes a whole product to the same bits as its pieces, which one thread would rather do."""
+    axis, bounds = _choose_product_cuts(step)
+    if axis < len(step.target.shape) - 2:
+        return True
+    if _count_products(step) > MAX_PROBED_PRODUCTS:
+        return False
+    a, b = step.a, step.b
+    cut = axis - len(step.target.shape) + 2
+    if _matrix_layout(step.target)[0] == TRANSPOSE:
+        a, b, cut = turn_matrix(b), turn_matrix(a), 1 - cut
+    shape = (*a.shape[-2:], b.shape[-1])
+    layouts = (_matrix_layout(a)[0], _matrix_layout(b)[0])
+    return _try_pieces(a.dtype.char, shape, layouts, cut, tuple(bounds))
+
+
+@cache
+def _try_pieces(char: str, shape: tuple[int, ...], layouts: tuple[int, int], cut: int, bounds: tuple[int, ...]) -> bool:
+    """Return whether a product of random matrices and its pieces agree; sizes alone decide the order of additions."""
+    m, k, n = shape
+    rng = np.random.default_rng(0)
+    a, b = (
+        np.asarray(rng.normal(size=size), char, order="F" if layout == TRANSPOSE else "C")
+        for size, layout in zip(((m, k), (k, n)), layouts, strict=True)
+    )
+    with single_blas_thread():
+        pieces = [a[i:j] @ b if cut == 0 else a @ b[:, i:j] for i, j in pairwise(bounds)]
+        return bool((np.concatenate(pieces, axis=cut) == a @ b).all())
+
+
+def cut_product(step: MatrixProduct) -> list[MatrixProduct]:
+    """Return a matrix product in pieces: along its first batch axis, else along the longer side of the product."""
+    axis, bounds = _choose_product_cuts(step)
+    batch_axes = len(step.target.shape) - 2
+    if len(bounds) < 3:
         return [step]
     pieces = []
     for first, end in pairwise(bounds):
