@@ -128,3 +128,48 @@ def test_many_interrupts_leave_no_threads_and_no_memory_behind() -> None:
     # The main thread, and one for each of two processors and for the main thread's place.
     assert found["threads"] <= 2 + (os.cpu_count() or 1)
     assert found["growth"] < LONG * 8
+
+
+NESTED_LOOPS = """
+import json, os, signal, threading, time
+import numpy as np
+import wiregrad as wg
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def make_loops(steps):
+    def inner(number, _):
+        return np.sin(number) * 0.9 + 0.1, None
+
+    def outer(array, _):
+        number, _ = wg.scan(inner, np.mean(array), length=20_000)
+        return np.roll(array, 1) * 0.5 + number, None
+
+    return wg.compile(lambda array: np.sum(wg.scan(outer, array, length=steps)[0]))
+
+def send():
+    global sent
+    time.sleep(0.2)
+    sent = time.process_time()
+    os.kill(os.getpid(), signal.SIGINT)
+
+array, few, many = np.ones(3_000), make_loops(10), make_loops(500_000)
+few(array)
+start = time.process_time()
+few(array)
+whole = 50_000 * (time.process_time() - start)
+threading.Thread(target=send).start()
+try:
+    many(array)
+except KeyboardInterrupt:
+    print((time.process_time() - sent) / whole)
+"""
+
+
+def test_a_native_loop_inside_another_reacts_to_an_interrupt_at_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NESTED_LOOPS], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert float(done.stdout) < PROMPT

@@ -291,6 +291,11 @@ class StreamProgram:
         return bool(self._native_loops)
 
     @property
+    def steps_inside(self) -> int:
+        """The number of steps that one run takes: one, and those of loops that are instructions."""
+        return 1 + sum(loop.instruction_steps for loop in self._native_loops.values())
+
+    @property
     def result_types(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
         """The shape and the dtype of each result."""
         return [(shape, dtype) for _, shape, dtype in self._results]
@@ -1881,7 +1886,7 @@ class ArrayEngine:
 MAX_LOOP_SCALARS = 1_500
 """The body of a loop is computed number by number if it has at most so many scalar nodes."""
 MAX_STEPS_AT_ONCE = 1 << 20
-"""Python can interrupt a native loop after so many steps."""
+"""Python can interrupt a native loop after so many steps, those of loops inside it included."""
 MAX_LOOP_WHOLE = 1 << 31
 """Whole numbers up to this size are floats in a native loop; steps add to them, so they stay exact."""
 
@@ -1934,6 +1939,12 @@ class NativeLoop:
         is_short = plan.length is not None and 0 < plan.length <= MAX_STEPS_AT_ONCE
         has_floats = plan.layout.kind.dtype == FLOAT.dtype
         return self.stream.code if isinstance(self.stream.code, NumberLoop) and is_short and has_floats else None
+
+    @property
+    def instruction_steps(self) -> int:
+        """The number of steps of a loop that may be an instruction of a stream; 0 for other loops."""
+        plan = self.plan
+        return (plan.length or 0) if self.instruction is not None and isinstance(plan, loop_ops.ScanPlan) else 0
 
     @cached_property
     def runners(self) -> list[Callable[[Sequence[Any]], Sequence[Any]]]:
@@ -2160,6 +2171,7 @@ class LoopSteps:
         assert bound is not None
         self._bound = bound
         self._stop = 0
+        self._steps_at_once = max(1, MAX_STEPS_AT_ONCE // program.steps_inside)
         self._carry = bound.inputs[: len(carry)]
         given = bound.inputs[len(carry) : len(carry) + len(rows)]
         self._rows = [np.ascontiguousarray(row, memory.dtype) for row, memory in zip(rows, given, strict=True)]
@@ -2212,7 +2224,7 @@ class LoopSteps:
         loop = load_loop_function()
         done = 0
         while done < count:
-            words[5] = min(MAX_STEPS_AT_ONCE, count - done)
+            words[5] = min(self._steps_at_once, count - done)
             done += loop(words.ctypes.data)
             words[3] += distance * int(words[5])
             if self._stop and not self.runs_on():
