@@ -1,6 +1,7 @@
 """How long value and gradient take at many points, predicted and measured: 40 circuits on every engine.
 
     python -m benchmarks.cost_model [ENGINE...]     engines are `call`, `batch`, `executor` and `gpu`; by default all
+    python -m benchmarks.cost_model new [ENGINE...] the same for 40 other circuits, at which no term was chosen
     python -m benchmarks.cost_model advice          from how many points which engine is the fastest
 
 A circuit is described by three numbers: its steps that are sums, products and the like, its calls of functions such as
@@ -54,6 +55,20 @@ FORMULAS = {
     "chain": "y = " + "tanh(0.5 * x + " * 20 + "z" + ")" * 20,
     "distances": "y = " + " + ".join(f"sqrt((x{k} - x{k + 1}) ** 2 + (y{k} - y{k + 1}) ** 2 + 1)" for k in range(8)),
 }
+NEW_FORMULAS = {
+    "mixture": "a = exp(-(x - m) ** 2 / (2 * s * s)) / s; b = exp(-(x - n) ** 2 / (2 * t * t)) / t; "
+    "y = -log(w * a + (1 - w) * b)",
+    "van der waals": "p = n * r * t / (v - n * b) - a * n * n / (v * v); y = (p - q) ** 2",
+    "lens": "y = sqrt(1 + (a - h) ** 2) + 1.5 * sqrt(1 + (h - b) ** 2) + 1.2 * sqrt((b - c) ** 2 + d * d)",
+    "kepler": "e1 = m + e * sin(m); e2 = m + e * sin(e1); e3 = m + e * sin(e2); e4 = m + e * sin(e3); "
+    "y = a * (1 - e * cos(e4))",
+    "softmax": "z = " + " + ".join(f"exp(x{k})" for k in range(8)) + "; y = log(z) - x3",
+    "spline": "y = " + "(z - 0.25) * (0.5 + x * " * 15 + "z" + ")" * 15,
+    "springs": "y = " + " + ".join(f"k{k} * (x{k + 1} - x{k} - 1) ** 2" for k in range(10)),
+    "rotation": "u = x * cos(a) - y * sin(a); v = x * sin(a) + y * cos(a); w = v * cos(b) - z * sin(b); "
+    "r = v * sin(b) + z * cos(b); q = (u - p) ** 2 + (w - s) ** 2 + (r - t) ** 2",
+}
+NEW_SEED = 1000
 CALIBRATED = (
     (40, 40, KINDS),
     (800, 16, SUM_KINDS),
@@ -171,12 +186,12 @@ def time_call(call: Callable[[], Any], seconds: float = 0.1) -> float:
     return min(times)
 
 
-def list_circuits() -> Iterator[tuple[str, Circuit]]:
-    """Yield 40 circuits with their names."""
-    for seed, (name, (inputs, kinds)) in enumerate(MIXES.items()):
+def list_circuits(*, is_new: bool = False) -> Iterator[tuple[str, Circuit]]:
+    """Yield 40 circuits with their names: those at which the terms of the model were chosen, or new ones."""
+    for seed, (name, (inputs, kinds)) in enumerate(MIXES.items(), NEW_SEED * is_new):
         for nodes in SIZES:
             yield f"{name}, {nodes} nodes", make_circuit(nodes, seed, inputs, kinds)
-    for name, text in FORMULAS.items():
+    for name, text in (NEW_FORMULAS if is_new else FORMULAS).items():
         yield name, wg.circuit(text)
 
 
@@ -445,11 +460,11 @@ def make_engines(names: Sequence[str]) -> Iterator[Any]:
 
 
 def main() -> int:
-    names = sys.argv[1:]
+    names = [name for name in sys.argv[1:] if name != "new"]
     if "advice" in names:
         print_advice(len(os.sched_getaffinity(0)))
         return 0
-    circuits = list(list_circuits())
+    circuits = list(list_circuits(is_new="new" in sys.argv))
     wrong = sum([compare_engine(engine, circuits) for engine in make_engines(names)])
     print("holds" if not wrong else "DOES NOT HOLD")
     return bool(wrong)

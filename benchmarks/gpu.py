@@ -83,7 +83,7 @@ def time_on_host(run: Callable[[], Any], calls: int = 1) -> float:
 
     run()
     seconds = list[float]()
-    for _ in range(3):
+    for _ in range(REPEATS):
         began = time.perf_counter()
         for _ in range(calls):
             result = run()

@@ -254,16 +254,21 @@ class Gpu:
         with self.use():
             call_driver("cuModuleUnload", ctypes.c_void_p(module))
 
-    def launch(self, kernel: int, count: int, arguments: Sequence[int], stream: int) -> None:
-        """Begin a kernel with a thread for each of `count` points; arguments are addresses and integers."""
+    def launch(self, kernels: Iterable[int], count: int, arguments: Sequence[int], stream: int) -> None:
+        """Begin kernels one after another, with a thread for each of `count` points and the same arguments.
+
+        Arguments are addresses and integers. A long program has many short kernels, so all that they share is made once.
+        """
         numbers = (ctypes.c_uint64 * len(arguments))(*arguments)
         size = ctypes.c_size_t(ctypes.sizeof(numbers))
         # One block of memory with all arguments, which the driver copies.
         buffer = (ctypes.c_void_p * 5)(1, ctypes.addressof(numbers), 2, ctypes.addressof(size), 0)
         blocks = -(-count // THREADS_PER_BLOCK)
         shape = (blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0)
+        rest = (*map(ctypes.c_uint, shape), ctypes.c_void_p(stream), None, buffer)
         with self.use():
-            call_driver("cuLaunchKernel", ctypes.c_void_p(kernel), *shape, ctypes.c_void_p(stream), None, buffer)
+            for kernel in kernels:
+                call_driver("cuLaunchKernel", ctypes.c_void_p(kernel), *rest)
 
 
 class _Resource:
@@ -385,8 +390,7 @@ class CudaProgram:
             moved = [table.skip_rows(first, item_bytes) for table in tables[:3]] if first else tables[:3]
             holds = tables.holds + first if tables.holds else 0
             arguments = (*moved[0], *moved[1], *moved[2], holds, place, tile, size, self._seed)
-            for kernel in self._kernels.handles:
-                self.gpu.launch(kernel, size, arguments, stream)
+            self.gpu.launch(self._kernels.handles, size, arguments, stream)
 
 
 class ChunkResults(NamedTuple):
