@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from threading import Timer
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -808,6 +813,30 @@ from wiregrad.cli.page_commands import explore_command
 signal.signal(signal.SIGINT, signal.default_int_handler)
 explore_command.main(sys.argv[1:], standalone_mode=False)
 """
+
+
+def test_an_interrupted_server_has_ended_before_its_socket_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = list[str]()
+    serving = ExplorerServer(example())
+    run_server = serving._server.run
+
+    def run_slowly(**options: Any) -> None:
+        run_server(**options)
+        time.sleep(0.5)
+        order.append("ended")
+
+    monkeypatch.setattr(serving._server, "run", run_slowly)
+    serving.start()
+    monkeypatch.setattr(serving, "_socket", SimpleNamespace(close=lambda: order.append("closed")))
+    interrupt = Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        interrupt.start()
+        serving.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert order == ["ended", "closed"]
 
 
 def test_the_command_prints_the_address_and_ends_with_an_interrupt() -> None:

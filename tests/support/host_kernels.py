@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -141,9 +141,12 @@ class HostGpu:
     def load_kernels(self, text: str, names: Sequence[str]) -> Any:
         return HostKernels(text, names)
 
-    def launch(self, kernel: Callable[..., None], count: int, arguments: Sequence[int], stream: int) -> None:
-        self.launches.append(count)
-        kernel(*arguments)
+    def launch(
+        self, kernels: Iterable[Callable[..., None]], count: int, arguments: Sequence[int], stream: int
+    ) -> None:
+        for kernel in kernels:
+            self.launches.append(count)
+            kernel(*arguments)
 
 
 class HostArray:

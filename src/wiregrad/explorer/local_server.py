@@ -31,7 +31,7 @@ import time
 import webbrowser
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from http.cookies import CookieError, SimpleCookie
-from threading import Condition, Lock, Thread
+from threading import Condition, Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -463,7 +463,14 @@ class ExplorerServer:
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
-        self._thread = Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
+        self._thread = Thread(target=self._serve, daemon=True)
+        self._ended = Event()
+
+    def _serve(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._ended.set()
 
     @property
     def url(self) -> str:
@@ -474,23 +481,25 @@ class ExplorerServer:
         """Start the server; return once it accepts connections."""
         self._thread.start()
         end = time.monotonic() + START_STOP_SECONDS
-        while not self._server.started and self._thread.is_alive() and time.monotonic() < end:
+        while not self._server.started and not self._ended.is_set() and time.monotonic() < end:
             time.sleep(0.005)
         if not self._server.started:
             raise FileAccessError(f"the explorer's server did not start at {self.guard.origin}")
 
     def wait(self) -> None:
         """Wait until the server ends; Ctrl-C ends it."""
+        # An event, because a `Thread.join` that is interrupted takes a running thread for one that has ended (Python
+        # 3.11): its socket would be closed while it still serves.
         try:
-            while self._thread.is_alive():
-                self._thread.join(0.2)
+            while not self._ended.wait(0.2):
+                pass
         except KeyboardInterrupt:
             self.stop()
 
     def stop(self) -> None:
         """Stop the server and release its port."""
         self._server.should_exit = True
-        self._thread.join(START_STOP_SECONDS)
+        self._ended.wait(START_STOP_SECONDS)
         self._socket.close()
 
 

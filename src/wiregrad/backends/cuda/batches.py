@@ -257,7 +257,7 @@ class Gpu:
     def launch(self, kernels: Iterable[int], count: int, arguments: Sequence[int], stream: int) -> None:
         """Begin kernels one after another, with a thread for each of `count` points and the same arguments.
 
-        Arguments are addresses and integers. A long program has many short kernels, so all that they share is made once.
+        Arguments are addresses and integers. A long program has many short kernels, so what they share is made once.
         """
         numbers = (ctypes.c_uint64 * len(arguments))(*arguments)
         size = ctypes.c_size_t(ctypes.sizeof(numbers))
@@ -265,7 +265,7 @@ class Gpu:
         buffer = (ctypes.c_void_p * 5)(1, ctypes.addressof(numbers), 2, ctypes.addressof(size), 0)
         blocks = -(-count // THREADS_PER_BLOCK)
         shape = (blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0)
-        rest = (*map(ctypes.c_uint, shape), ctypes.c_void_p(stream), None, buffer)
+        rest = (*shape, ctypes.c_void_p(stream), None, buffer)
         with self.use():
             for kernel in kernels:
                 call_driver("cuLaunchKernel", ctypes.c_void_p(kernel), *rest)
