@@ -298,11 +298,13 @@ caught = 0
 while caught < wanted:
     error = None
     try:
-        # The delay grows through the whole work, so that signals come everywhere in it.
-        signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 3e-3))
+        # The delay grows through the whole work, so that signals come everywhere in it. Python drops an exception that
+        # is raised in a destructor; then the next signal counts.
+        signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 3e-3), 0.5)
         while True:
             work()
     except KeyboardInterrupt as interrupt:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         # Kept on purpose: its traceback holds the frames that were left.
         error = interrupt
         caught += 1

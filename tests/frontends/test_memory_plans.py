@@ -487,7 +487,7 @@ def test_a_planned_function_notices_that_another_branch_is_taken() -> None:
 def test_second_derivatives_of_a_planned_function_are_right() -> None:
     x = np.random.default_rng(0).normal(size=(50, WIDTH))
     _, layers, shared = make_residual_network(6)
-    plan = wg.plan_memory(run_residual_network, x, layers, shared, budget=60_000)
+    plan = wg.plan_memory(run_residual_network, x, layers, shared, budget=66_000)
 
     def measure_slope(f: Any) -> Any:
         return wg.grad(lambda x: np.sum(wg.grad(f)(x, layers, shared) ** 2))(x)
