@@ -141,9 +141,7 @@ class HostGpu:
     def load_kernels(self, text: str, names: Sequence[str]) -> Any:
         return HostKernels(text, names)
 
-    def launch(
-        self, kernels: Iterable[Callable[..., None]], count: int, arguments: Sequence[int], stream: int
-    ) -> None:
+    def launch(self, kernels: Iterable[Callable[..., None]], count: int, arguments: Sequence[int], stream: int) -> None:
         for kernel in kernels:
             self.launches.append(count)
             kernel(*arguments)

@@ -130,7 +130,9 @@ MAX_FIRST_CODE_BYTES = 1 << 15
 """A function with more bytecode is not even read at its first gradient; reading takes two microseconds a byte."""
 LONG_CODE = f"it has more than {MAX_FIRST_CODE_BYTES:,} bytes of bytecode, so it is recorded when it is called again"
 CHANGES_OUTSIDE = "it changes what it uses from outside"
-NOT_REPRODUCIBLE = "a replay at once gave another result: it depends on something else"
+NOT_REPRODUCIBLE = "a replay at once gave another result: it depends on something else, or magnifies rounding"
+MAX_FAILED_REPLAYS = 3
+"""After so many recordings that could not be replayed, calls of a kind are no longer recorded."""
 MAX_SHOWN_VARIANTS = 20
 """Maximum number of variants that `info` prints."""
 
@@ -680,6 +682,8 @@ class VariantCache:
         """The kinds of calls with arrays of whole numbers, and whether those can be inputs of a recording."""
         self.long_calls: set[Any] = set()
         """The kinds of calls that turned out to be too long to be recorded at once."""
+        self.failed_replays: Counter[Any] = Counter()
+        """How many recordings of each kind of calls did not give the recorded result."""
         code = getattr(f, "__code__", None)
         self.is_postponed = isinstance(code, CodeType) and len(code.co_code) > MAX_FIRST_CODE_BYTES
         """Whether the first gradient is computed before the code is read."""
@@ -1237,8 +1241,11 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         began = time.thread_time()
         with self._lock:
             cache.outside_state.follow(*call.named)
-        if cache.outside_state.opaque is not None:
-            return self._call_function(f, args, kwargs, cache.outside_state.opaque)
+        reason = cache.outside_state.opaque
+        if reason is None and cache.failed_replays[key] >= MAX_FAILED_REPLAYS:
+            reason = NOT_REPRODUCIBLE
+        if reason is not None:
+            return self._call_function(f, args, kwargs, reason)
         # What is printed cannot be undone.
         is_first = not cache.outside_state.prints and key not in cache.long_calls
         with pause_collection() if is_first else nullcontext():
@@ -1276,6 +1283,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         with self._lock:
             self._records += 1
         if replay is None:
+            cache.failed_replays[key] += not recording.leak
             return self._call_after_failure(recording, f, args, kwargs)
         if isinstance(replay, InterpreterReplay):
             self._warn_of_interpreter(replay.reason)
