@@ -1477,3 +1477,15 @@ def test_a_function_that_cannot_be_replayed_is_soon_no_longer_recorded(monkeypat
     assert results == [1.0 + k * k for k in range(8)]
     assert fast.info.records == compiled_function.MAX_FAILED_REPLAYS
     assert fast.info.fallbacks == ((compiled_function.NOT_REPRODUCIBLE, 8),)
+
+
+def test_calls_of_transforms_are_counted_below_those_of_the_function() -> None:
+    fast = wg.compile(lambda p: [p[0] * p[1], p[0]])
+    fast([2.0, 3.0])
+    for _ in range(5):
+        fast.jacobian([2.0, 3.0])
+    info = fast.info
+
+    assert info.calls == 1
+    assert [(name, derived.calls, derived.records) for name, derived in info.derived] == [("jacobian", 5, 1)]
+    assert "  jacobian: 5 calls, 1 recording, 1 variant" in str(info).splitlines()

@@ -233,15 +233,21 @@ class CompileInfo(Report):
     variants: tuple[VariantInfo, ...]
     fallbacks: tuple[tuple[str, int], ...]
     """The reasons why the function itself was called, with counts."""
+    derived: tuple[tuple[str, CompileInfo], ...] = ()
+    """What `jacobian`, `hessian` and other transforms of the function have done, each with recordings of its own."""
 
     def lines(self) -> Iterator[str]:
-        """Return a line per variant and per reason."""
+        """Return a line per variant and per reason, of the function and of its transforms."""
         done = f"{count_with_noun(self.calls, 'call')}, {count_with_noun(self.records, 'recording')}"
         yield f"{self.name}: {done}, {count_with_noun(len(self.variants), 'variant')}"
         yield from format_capped_list(self.variants, MAX_SHOWN_VARIANTS)
         yield from (
             f"  ran the function itself {count_with_noun(count, 'time')}: {why}" for why, count in self.fallbacks
         )
+        for name, info in self.derived:
+            first, *rest = info.lines()
+            yield f"  {name}: {first.removeprefix(f'{info.name}: ')}"
+            yield from (f"  {line}" for line in rest)
 
 
 class RecordedVariant:
@@ -1128,8 +1134,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             skipped = self._count_skipped()
             fallbacks = self._fallbacks + Counter({UNPROFITABLE: skipped} if skipped else {})
             reasons = tuple(fallbacks.most_common())
+            transforms = list(self._derived.items())
         calls = self._calls + skipped + sum(quick.hits for quick in self._quick_calls.values())
-        return CompileInfo(function_name(self._f), calls, self._records, tuple(variants), reasons)
+        derived = tuple((name, function.info) for name, function in transforms)
+        return CompileInfo(function_name(self._f), calls, self._records, tuple(variants), reasons, derived)
 
     def _answer_call(
         self,
