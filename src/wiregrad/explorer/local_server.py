@@ -31,7 +31,8 @@ import time
 import webbrowser
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from http.cookies import CookieError, SimpleCookie
-from threading import Condition, Event, Lock, Thread
+from threading import Condition, Lock, Thread
+from threading import Event as ThreadEvent
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -464,7 +465,7 @@ class ExplorerServer:
         )
         self._server = uvicorn.Server(config)
         self._thread = Thread(target=self._serve, daemon=True)
-        self._ended = Event()
+        self._ended = ThreadEvent()
 
     def _serve(self) -> None:
         try:
