@@ -12,6 +12,7 @@ from pathlib import Path
 
 
 def main(file: str, percent: str) -> int:
+    """Print the shares; return 1 if that of all rooms together is below the bound."""
     report = json.loads(Path(file).read_text(encoding="utf-8"))
     taken = Counter[str]()
     total = Counter[str]()
@@ -21,7 +22,8 @@ def main(file: str, percent: str) -> int:
             taken[key] += entry["summary"]["covered_branches"]
             total[key] += entry["summary"]["num_branches"]
     for room in total:
-        print(f"{room:10} {taken[room]:6,} of {total[room]:6,} branches, {100 * taken[room] / total[room]:.1f} percent")
+        share = 100 * taken[room] / total[room]
+        sys.stdout.write(f"{room:10} {taken[room]:6,} of {total[room]:6,} branches, {share:.1f} percent\n")
     return 100 * taken["together"] < float(percent) * total["together"]
 
 
