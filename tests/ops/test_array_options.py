@@ -57,6 +57,8 @@ def test_options_have_numpys_values_and_the_gradient_of_differences(name: str) -
 
 REFUSED: dict[str, RefusedCall] = {
     "a recorded index of floats": (lambda x: x[x], ROW, IndexError, "must be of integer (or boolean) type"),
+    "slice from a half": (lambda x: x[0.5:], ROW, TypeError, "slice indices must be integers or None"),
+    "sum along one axis twice": (lambda x: np.sum(x, (0, 0)), MATRIX, ValueError, "duplicate value in 'axis'"),
     "take with an unknown mode": (lambda x: np.take(x, [0], mode="odd"), ROW, ValueError, "clipmode must be one of"),
     "take along by floats": (
         lambda x: np.take_along_axis(x, np.array([0.0]), 0),
