@@ -464,6 +464,8 @@ def scipy_convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto")
     a, b = _as_pair(in1, in2, "convolve")
     if method not in ("auto", "direct", "fft"):
         raise ValueError("Acceptable method flags are 'auto', 'direct', or 'fft'.")
+    if not ndim_of(a):
+        return a * b
     if mode == "valid":
         a, b, _ = _larger_first(a, b)
     is_small = min(prod(shape_of(a)), prod(shape_of(b))) <= MAX_DIRECT_SIZE
@@ -486,6 +488,8 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     """Convolve arrays by multiplying their spectra, along all axes or some of them."""
     a, b = _as_pair(in1, in2, "fftconvolve")
     ndim = ndim_of(a)
+    if not ndim:
+        return a * b
     chosen = [*range(-ndim, 0)] if axes is None else [axis_from_end(int(axis), ndim) for axis in np.atleast_1d(axes)]
     if mode == "valid":
         a, b, _ = _larger_first(a, b, chosen)
@@ -556,8 +560,6 @@ def _as_pair(in1: Any, in2: Any, name: str) -> tuple[Any, Any]:
     b = lift(in2)
     if ndim_of(a) != ndim_of(b):
         raise ValueError(f"{name}: in1 and in2 should have the same dimensionality")
-    if not ndim_of(a):
-        return TABLE["reshape"](a, rank=0, shape=(1,)), TABLE["reshape"](b, rank=0, shape=(1,))
     dtype = np.result_type(dtype_of(a), dtype_of(b))
     return _cast_to(a, dtype), _cast_to(b, dtype)
 

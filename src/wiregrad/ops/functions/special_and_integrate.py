@@ -808,6 +808,9 @@ class OdeProblem:
                 chosen += solver.interpolate(inside)
                 pending = pending[len(inside) :]
         self.count = solver.count
+        if len(reached) == 1:
+            # Without time to pass, SciPy takes a step of length 0.
+            reached, states = reached * 2, states * 2
         if times is None:
             return (stack([lift(t) for t in reached]) if any(map(is_wire, reached)) else np.array(reached)), states
         return times, chosen
