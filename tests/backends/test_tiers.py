@@ -15,6 +15,7 @@ import pytest
 import wiregrad as wg
 from wiregrad import settings
 from wiregrad.backends.native import jit, tiers
+from wiregrad.backends.native.step_kinds import PlainStep
 from wiregrad.backends.native.tiers import NativeProgram, build_program, copy_aligned
 from wiregrad.ir import parse_text
 
@@ -221,3 +222,55 @@ def test_a_process_that_is_forked_while_a_thread_uses_llvm_can_compile_too(progr
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True)
 
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def count_fused_products(text: str, carry: int) -> int:
+    program = build_program(parse_text(text))
+    groups = tiers.fuse_scaling_products([program.stream.list_steps()], range(carry), program.inputs, zero=99)
+    return sum(key == PlainStep("multiply_add") for group in groups for key, _ in group)
+
+
+needs_fma = pytest.mark.skipif("fma" not in jit.processor_features(), reason="the processor has no fused multiply-add")
+
+
+@needs_fma
+@pytest.mark.parametrize(
+    ("text", "products"),
+    [
+        ("input g, a\nb = multiply g a\nc = multiply b a\noutput c", 2),
+        ("input g, a\nb = divide g a\nc = negative b\nd = multiply a c\noutput d", 1),
+        ("input g, a\nn = constant 0.0\nt = greater a n\nb = multiply g a\nc = where t b n\noutput c", 1),
+        ("input g, a\nb = multiply g g\noutput b", 0),
+        ("input g, a\nb = multiply g a\nc = add b a\noutput c", 0),
+        ("input g, a\nb = sin g\nc = multiply b a\noutput c", 0),
+    ],
+)
+def test_products_that_only_scale_the_carry_are_fused(text: str, products: int) -> None:
+    assert count_fused_products(text, carry=1) == products
+
+
+@needs_fma
+def test_products_with_a_sum_that_is_carried_are_not_fused() -> None:
+    text = "input g, s, a\nb = multiply g a\nc = multiply s a\nd = add s b\ne = multiply d a\noutput b, e"
+
+    assert count_fused_products(text, carry=2) == 1
+
+
+@pytest.mark.parametrize("factor", [0.9, -0.9, 0.5, 0.4, 0.0, -0.0, np.inf])
+def test_a_carry_that_becomes_subnormal_has_the_bits_of_products(factor: float) -> None:
+    expected = 1.0
+    for _ in range(9000):
+        expected *= factor
+
+    found = wg.compile(lambda x, w: wg.fori_loop(0, 9000, lambda _, c: c * w, x))(1.0, factor)
+
+    assert float(found).hex() == expected.hex()
+
+
+def test_a_gradient_that_becomes_subnormal_has_the_bits_of_products() -> None:
+    def step(_: int, c: float) -> float:
+        return wg.cond(c > 0.5, lambda a: 0.6 * np.sin(a), lambda a: 0.9 * a + 0.1, c)
+
+    gradient = wg.grad(lambda x: wg.fori_loop(0, 9000, step, x))
+
+    assert wg.compile(gradient)(0.3) == gradient(0.3) == 5e-324

@@ -159,7 +159,7 @@ class BackwardStep(NamedTuple):
 
 
 class PlainStep(NamedTuple):
-    """A step that belongs to no node: `begin`, `seed`, `zero`, `settle`, `copy` or `return`."""
+    """A step that belongs to no node: `begin`, `seed`, `zero`, `settle`, `copy`, `multiply_add` or `return`."""
 
     name: str
 
@@ -591,6 +591,8 @@ def _write_plain_step(lowering: ExpressionLowering, name: str, access: BufferAcc
         access.store(OUTPUT_HOLE, writer.as_value(0, lowering.real.bits_name))
     elif name == "copy":
         access.store(OUTPUT_HOLE, access.load(0))
+    elif name == "multiply_add":
+        access.store(OUTPUT_HOLE, call_intrinsic("fma", *(access.load(hole).as_real() for hole in range(3))).as_bits())
     elif name == "settle":
         gradient = access.load_gradient(OUTPUT_HOLE)
         access.store(OUTPUT_HOLE, writer.select(_find_presence(access, gradient), gradient[0], 0))
