@@ -20,6 +20,7 @@ import scipy.interpolate
 import scipy.linalg
 import scipy.ndimage
 import scipy.optimize
+import scipy.optimize.elementwise
 import scipy.signal
 import scipy.sparse
 import scipy.sparse.linalg

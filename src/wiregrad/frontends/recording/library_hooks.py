@@ -33,7 +33,7 @@ import numpy as np
 
 from wiregrad.errors import EscapeError, NoRuleError, WiregradError, format_user_line, is_library_file
 from wiregrad.frontends.recording.callback_watch import OBJECT_DTYPE, PLAIN_TYPES, CallbackWatch, holds_wire
-from wiregrad.frontends.recording.dispatch import refuse_unusual_dtypes, run_composite, run_without_rule
+from wiregrad.frontends.recording.dispatch import make_like, refuse_unusual_dtypes, run_composite, run_without_rule
 from wiregrad.frontends.recording.filled_value import (
     FillableArray,
     contents_of,
@@ -53,6 +53,7 @@ from wiregrad.frontends.recording.value import Value, as_numpy_number, is_consta
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, RegisteredFunction
 from wiregrad.ops.functions.elements import has_wire_elements, holds_filled
 from wiregrad.ops.functions.registry import CONVERSION, PAUSE_BLOCKS, WireFoundError
+from wiregrad.ops.gradient_flow import is_wire
 from wiregrad.settings import OVERLAY_OFF, OVERLAY_VARIABLE, SCIPY_OFF, SCIPY_VARIABLE, read_setting
 
 CONVERTERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "asarray_chkfinite")
@@ -65,6 +66,14 @@ REDUCTION_MODULE = "wiregrad.ops.functions.reduce"
 
 def convert_values(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call one of NumPy's functions that convert something to an array; values in it give a value."""
+    if kwargs and is_wire(kwargs.get("like")):
+        settings = {key: setting for key, setting in kwargs.items() if key != "like"}
+        return make_like(original, args, settings)
+    return _convert_items(original, args, kwargs)
+
+
+def _convert_items(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Convert what a function is given, without `like=`."""
     kind = type(args[0]) if args else None
     if kind is float or kind is int or (kind is np.ndarray and args[0].dtype.kind != "O"):
         return original(*args, **kwargs)
@@ -96,7 +105,7 @@ MEMORY_CONVERTER = "ascontiguousarray"
 def _refuse_compiled_caller() -> None:
     """Raise if compiled code asks for the memory of a value: SciPy's Qhull crashes if it is given anything else."""
     # Compiled code has no frame of its own, so that the line that called it is the one that seems to call.
-    frame = sys._getframe(3)
+    frame = sys._getframe(4)
     text = find_running_text(frame)[1]
     # Code without a source, such as that of stdin, has its names all the same.
     words = text or " ".join(frame.f_code.co_names)
