@@ -477,6 +477,9 @@ SCIPY_SPELLINGS: dict[str, str] = {
     "scipy.special.gdtrc": "scipy.special.gammaincc(b, a * x)",
     "scipy.special.fdtr": "scipy.special.betainc(a / 2.0, b / 2.0, a * x / (b + a * x))",
     "scipy.special.pdtr": "scipy.special.gammaincc(np.floor(k) + 1.0, x)",
+    "scipy.signal.hilbert": (
+        "np.fft.ifft(np.fft.fft(x) * np.fft.fft(scipy.signal.hilbert(np.eye(1, len(x))[0]))), the same numbers"
+    ),
     "scipy.signal.savgol_filter": (
         "scipy.ndimage.convolve1d(x, scipy.signal.savgol_coeffs(n, k), mode='nearest'), its mode='nearest'"
     ),
@@ -513,7 +516,18 @@ SCIPY_SPELLINGS: dict[str, str] = {
     "scipy.interpolate.splrep": "scipy.interpolate.make_interp_spline(points, x)(at)",
     "scipy.interpolate.Akima1DInterpolator": "scipy.interpolate.PchipInterpolator(points, x)(at), another curve",
     "scipy.interpolate.KroghInterpolator": "scipy.interpolate.BarycentricInterpolator(points, x)(at)",
-    "scipy.interpolate.RectBivariateSpline": "scipy.interpolate.RegularGridInterpolator((a, b), x)(at)",
+    "scipy.interpolate.RectBivariateSpline": (
+        "scipy.interpolate.make_interp_spline(b, scipy.interpolate.make_interp_spline(a, x)(p), axis=-1)(q)"
+    ),
+    "scipy.interpolate.BSpline": "scipy.interpolate.BSpline(t, np.eye(len(x)), k)(at) @ x",
+    "scipy.interpolate.RegularGridInterpolator": (
+        "scipy.interpolate.RegularGridInterpolator(grid, np.eye(x.size).reshape(*x.shape, -1))(at) @ x.ravel()"
+    ),
+    "scipy.interpolate.interpn": (
+        "scipy.interpolate.interpn(grid, np.eye(x.size).reshape(*x.shape, -1), at) @ x.ravel()"
+    ),
+    "scipy.interpolate.griddata": "scipy.interpolate.griddata(points, np.eye(len(x)), at) @ x",
+    "scipy.interpolate.RBFInterpolator": "scipy.interpolate.RBFInterpolator(points, np.eye(len(x)))(at) @ x",
     "scipy.integrate.quad_vec": "np.array([scipy.integrate.quad(lambda s: f(s)[k], a, b)[0] for k in range(n)])",
     "scipy.integrate.cumulative_simpson": "scipy.integrate.cumulative_trapezoid(x, points), which is less accurate",
     "scipy.ndimage.maximum": "np.array([np.max(x[labels == k]) for k in index])",
