@@ -61,8 +61,8 @@ def functions_page() -> str:
         "# Functions",
         f"Written by `make derive`. A value can be given to {len(known)} functions of NumPy: {len(_direct_names())} "
         f"that are ops themselves, and those that the {len(entries)} functions below implement. Each function here is "
-        f"also `wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; those that would write in "
-        "place (`out=`), and a few rare ones (`where=`), are refused with an error that says so. Functions of SciPy "
+        f"also `wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; `out=` takes "
+        "an array that can be [filled](values.md), and a few rare ones are refused with an error. Functions of SciPy "
         "have [a page of their own](scipy.md).",
         f"Differentiable: **{len(single | array | smooth)}** by name. That is {len(single)} elementwise ops whose "
         f"pattern is not *block*, {len(array)} array ops that are not *block*, and {len(smooth)} functions marked "
