@@ -61,8 +61,8 @@ def functions_page() -> str:
         "# Functions",
         f"Written by `make derive`. A value can be given to {len(known)} functions of NumPy: {len(_direct_names())} "
         f"that are ops themselves, and those that the {len(entries)} functions below implement. Each function here is "
-        f"also `wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; those that would write in "
-        "place (`out=`), and a few rare ones (`where=`), are refused with an error that says so. Functions of SciPy "
+        f"also `wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; `out=` takes "
+        "an array that can be [filled](values.md), and a few rare ones are refused with an error. Functions of SciPy "
         "have [a page of their own](scipy.md).",
         f"Differentiable: **{len(single | array | smooth)}** by name. That is {len(single)} elementwise ops whose "
         f"pattern is not *block*, {len(array)} array ops that are not *block*, and {len(smooth)} functions marked "
@@ -80,11 +80,12 @@ def scipy_page() -> str:
     ops = [(name, op.doc) for op in TABLE if isinstance(op, Elementwise) for name in op.scipy]
     functions = [(name, entry.doc) for name, entry in FUNCTIONS_BY_SCIPY.items()]
     known = dict(sorted([*ops, *functions]))
+    taken = [name for name in known if name not in FUNCTIONS_BY_SCIPY or not FUNCTIONS_BY_SCIPY[name].refuses]
     modules = sorted({".".join(name.split(".")[:2]) for name in known})
     sections = [part for module in modules for part in (f"## {module}", _scipy_table(module, known))]
     return _joined(
         "# SciPy",
-        f"Written by `make derive` from the op table: a value can be given to {len(known)} functions of SciPy. SciPy "
+        f"Written by `make derive` from the op table: a value can be given to {len(taken)} functions of SciPy. SciPy "
         'is an optional package (`pip install "wiregrad[scipy]"`) and is imported only where it is used. Arguments and '
         "results are SciPy's, and gradients of every order flow to every real argument, parameters of distributions "
         "included. An order, such as that of a Bessel function, is a whole number and has no gradient.",

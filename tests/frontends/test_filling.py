@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -986,3 +988,75 @@ def test_updates_of_numbers_and_leaves_make_new_values() -> None:
         return a * b
 
     assert wg.grad(f)(3.0) == 36.0
+
+
+def make_plain(x: Any) -> Any:
+    """A helper of the user's, without an argument `like=`."""
+    return np.arange(len(x)) * 1.0
+
+
+PLAIN_MAKERS = [
+    "np.arange(3) * 1.0",
+    "np.arange(3.0)",
+    "np.arange(3.0).copy()",
+    "np.array([0.0, 1.0, 2.0])",
+    "np.linspace(0.0, 2.0, 3)",
+    "np.asarray(np.arange(3.0))",
+    "make_plain(x)",
+    "(np.arange(3.0))",
+]
+FILLED_FROM = """
+def fill(x):
+    out = {made}
+    {remedy}
+    out[0] = x[0] ** 2
+    return np.sum(out * x)
+"""
+
+
+def define_fill(made: str, remedy: str, folder: Path) -> Callable[[Any], Any]:
+    """Define a function in a file of its own, whose lines messages can quote."""
+    file = folder / f"fill_{remedy.count('like')}.py"
+    file.write_text(FILLED_FROM.format(made=made, remedy=remedy))
+    names: dict[str, Any] = {"np": np, "make_plain": make_plain}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    function: Callable[[Any], Any] = names["fill"]
+    return function
+
+
+@pytest.mark.parametrize("made", PLAIN_MAKERS)
+def test_the_line_that_a_message_tells_to_write_works(made: str, tmp_path: Path) -> None:
+    with pytest.raises(EscapeError) as raised:
+        wg.grad(define_fill(made, "pass", tmp_path))(np.ones(3))
+    remedies = re.findall("write `(.*?)`", str(raised.value))
+
+    assert len(remedies) == 1
+    assert wg.grad(define_fill(made, remedies[0], tmp_path))(np.ones(3)).tolist() == [3.0, 1.0, 2.0]
+
+
+CONVERTERS = ["array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray"]
+
+
+@pytest.mark.parametrize("name", CONVERTERS)
+@pytest.mark.parametrize("transform", ["grad", "compile"])
+def test_an_array_converted_like_a_value_can_be_filled(name: str, transform: str) -> None:
+    plain = np.arange(3.0)
+
+    def f(x: Any) -> Any:
+        out = getattr(np, name)(plain, like=x)
+        out[0] = x[0] ** 2
+        return np.sum(out * x)
+
+    gradient = wg.grad(f) if transform == "grad" else wg.compile(wg.grad(f))
+
+    assert gradient(np.ones(3)).tolist() == [3.0, 1.0, 2.0]
+    assert plain.tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("name", CONVERTERS)
+def test_a_conversion_like_a_value_does_not_share_memory_with_a_plain_array(name: str) -> None:
+    plain = np.arange(3.0)
+    out = getattr(np, name)(plain, like=wg.Value(np.ones(3)))
+    out[0] = 5.0
+
+    assert (out[0], plain[0]) == (5.0, 0.0)

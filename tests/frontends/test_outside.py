@@ -455,3 +455,20 @@ def test_one_bit_of_an_array_is_seen_to_change_at_every_size(size: int, dtype: A
     items.view(np.uint8)[-1] = 128
 
     assert (before, outside.changed()) == (False, True)
+
+
+KEPT_VALUES: list[Any] = []
+
+
+@pytest.mark.parametrize("start", [0.3, np.float64(0.3), np.array([0.3, 0.4])], ids=["float", "float64", "array"])
+def test_a_recorded_value_that_a_list_outside_has_kept_may_be_read_by_a_compiled_function(start: Any) -> None:
+    KEPT_VALUES.clear()
+
+    def f(x: Any) -> Any:
+        KEPT_VALUES.append(np.sum((1.0 - x) ** 2))
+        return KEPT_VALUES[-1] * 2.0
+
+    expected = wg.grad(f)(start)
+
+    np.testing.assert_allclose(wg.compile(wg.grad(f))(start), expected)
+    np.testing.assert_allclose(wg.compile(f)(start), f(start))

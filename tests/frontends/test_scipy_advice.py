@@ -30,6 +30,7 @@ NAMES: dict[str, Any] = {
     **{"n": 3, "k": 2, "m": 0.3, "s": 4.0, "p": 0.4, "v": 3.0, "a": 1.5, "b": 2.5, "kappa": 1.7, "loc": 0.2},
     **{"f0": 1.0, "f1": 2.0, "t1": 1.0, "low": 0.25, "high": 1.0, "e": np.array([0.1, 0.2, 0.3, 0.4, 0.5])},
     **{"points": np.linspace(0.0, 1.0, 6), "at": 0.33, "y": np.array([0.3, 0.1, 0.5, 0.2, 0.9, 0.4])},
+    **{"t": np.linspace(-0.5, 1.5, 9), "grid": (np.linspace(0.0, 1.0, 6),)},
     **{"labels": np.array([1, 1, 2, 2, 3, 3]), "index": [1, 2, 3], "others": np.array([0.1, 0.5]), "scale": 1.0},
 }
 X = np.array([0.31, 0.72, 0.83, 0.94, 0.45, 0.66])
@@ -74,12 +75,20 @@ OTHER_CALLS = {
     "scipy.stats.truncnorm.logpdf": "{name}(x, -1.5, b)",
     "scipy.stats.vonmises.logpdf": "{name}(x, kappa)",
     "scipy.linalg.fractional_matrix_power": "{name}(x, p)",
+    "scipy.interpolate.BSpline": "{name}(t, x, k)(at)",
+    "scipy.interpolate.RegularGridInterpolator": "{name}(grid, x)([[at]])",
+    "scipy.interpolate.interpn": "{name}(grid, x, [[at]])",
+    "scipy.interpolate.griddata": "{name}(points, x, at)",
+    "scipy.interpolate.RBFInterpolator": "{name}(points[:, None], x)([[at]])",
 }
 RENAMED: dict[str, dict[str, Any]] = {
     "scipy.special.perm": {"shift": 3.0},
     "scipy.stats.norm.entropy": {"scale_is_x": True},
     "scipy.stats.geom.logpmf": {"p_is_x": True},
     "scipy.stats.truncnorm.logpdf": {"a": -1.5},
+    "scipy.interpolate.RegularGridInterpolator": {"at": [[0.33]]},
+    "scipy.interpolate.interpn": {"at": [[0.33]]},
+    "scipy.interpolate.RBFInterpolator": {"points": np.linspace(0.0, 1.0, 6)[:, None], "at": [[0.33]]},
     "scipy.linalg.fractional_matrix_power": {"matrix": True},
 }
 """What the names in the advice stand for, where it is not what they usually do."""
@@ -94,6 +103,7 @@ IN_WORDS = {
     "scipy.interpolate.UnivariateSpline",
     "scipy.interpolate.Akima1DInterpolator",
     "scipy.interpolate.RectBivariateSpline",
+    "scipy.signal.hilbert",
     "scipy.integrate.quad_vec",
     "scipy.integrate.cumulative_simpson",
     "scipy.stats.chisquare",
@@ -209,3 +219,35 @@ def test_an_error_of_plain_data_stays_what_it_is() -> None:
         wg.grad(lambda x: np.sum(x) * scipy.interpolate.CubicSpline([0.0, [1.0], 2.0], [1.0, 2.0, 3.0])(0.5))(X)
 
     assert not isinstance(error.value, wg.WiregradError)
+
+
+@pytest.mark.parametrize("name", ["iv", "jv", "kv", "yv"])
+def test_a_bessel_function_of_a_broken_order_can_be_given_its_slope(name: str) -> None:
+    function = getattr(scipy.special, name)
+    with pytest.raises(NoRuleError, match=rf"^scipy\.special\.{name} has a rule for whole orders") as refusal:
+        wg.grad(lambda x: np.sum(function(1.5, x)))(X)
+    lines = str(refusal.value).split("\n")[1:4]
+    namespace: dict[str, Any] = {"scipy": scipy, "wg": wg}
+    exec("\n".join(line.removeprefix("    ") for line in lines), namespace)
+    try:
+        slope = wg.grad(lambda x: np.sum(namespace[name](x)))(X)
+    finally:
+        TABLE.unregister(TABLE[name])
+
+    assert_allclose(slope, getattr(scipy.special, f"{name}p")(1.5, X), rtol=1e-9)
+
+
+def test_the_analytic_signal_can_be_written_with_transforms() -> None:
+    with pytest.raises(NoRuleError, match=r"scipy\.signal\.hilbert has no rule: write np\.fft") as refusal:
+        wg.grad(lambda x: np.sum(np.abs(scipy.signal.hilbert(x))))(X)
+    text = str(refusal.value).partition("write ")[2].partition(", the same")[0]
+    advised = make_function(f"np.abs({text})")
+
+    assert_allclose(wg.grad(advised)(X), take_differences(make_function("np.abs(scipy.signal.hilbert(x))")), rtol=1e-6)
+
+
+def test_recorded_points_of_a_grid_are_refused_by_the_name_of_the_class() -> None:
+    plain = scipy.interpolate.RegularGridInterpolator((np.arange(6.0),), X)
+
+    with pytest.raises(NoRuleError, match=r"RegularGridInterpolator has no rule: at recorded points"):
+        wg.grad(lambda p: np.sum(plain(p)))(X[:, None])

@@ -1097,7 +1097,7 @@ def copysign(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def copysign(a: Operand, b: Operand, /) -> Any: ...
 def copyto(*_: Any, **__: Any) -> Any:
-    """Refuses: a recorded value does not change in place."""
+    """Write to an array that can be filled, as `np.zeros(n)` in a transform; gradients flow to what is written."""
 @overload
 def corrcoef(x: NDArray[Any], y: PlainArray | None = None, rowvar: bool = True, *, dtype: DTypeLike | None = None) -> NDArray[Any]:
     """Correlations of variables, which are rows unless `rowvar` is false."""

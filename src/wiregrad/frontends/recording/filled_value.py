@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from wiregrad.errors import MutationError, OperandError, ShapeError, find_user_frame, format_user_line
 from wiregrad.frontends.recording.arguments import ensure_owned
-from wiregrad.frontends.recording.hints import advise_on_update
+from wiregrad.frontends.recording.hints import LIKE_NAMES, advise_on_update
 from wiregrad.frontends.recording.record import is_tracing
 from wiregrad.frontends.recording.tape import STATE, Tape
 from wiregrad.frontends.recording.user_code import is_update_of_part
@@ -823,13 +823,7 @@ def install_updates() -> None:
         setattr(DiscreteValue, f"__i{name}__", _make_update(name))
 
 
-LIKE_MAKERS: frozenset[Any] = frozenset(
-    getattr(np, name)
-    for name in (
-        "zeros ones empty full eye identity tri arange array asarray asanyarray ascontiguousarray asfortranarray "
-        "fromiter fromfunction"
-    ).split()
-)
+LIKE_MAKERS: frozenset[Any] = frozenset(getattr(np, name) for name in (*LIKE_NAMES, "fromiter", "fromfunction"))
 """NumPy's functions with an argument `like=`."""
 OWN_ATTRIBUTES = frozenset(
     "__wiregrad_contents__ record_contents is_recorded fill put flat shape ndim size __class__ __dict__".split()

@@ -555,9 +555,12 @@ def _public_package(module: str) -> str:
 PLAIN_MAKER = (
     "{array} is a plain array, made by `{maker}` (line {line}), and cannot hold a recorded value: write `{mended}`"
 )
-PLAIN_ARRAY = (
-    "{array} is a plain array and cannot hold a recorded value: write `{array} = np.array({array}, like={value})` above"
+PLAIN_ARRAY = "{array} is a plain array and cannot hold a recorded value: write `{mended}` above"
+LIKE_NAMES = frozenset(
+    "zeros ones empty full eye identity tri arange array asarray asanyarray ascontiguousarray asfortranarray".split()
 )
+"""The names of NumPy's functions with an argument `like=`."""
+UNKNOWN_ARRAY = "the array"
 IN_A_LIST = ", or collect the values in a list and join them with np.stack"
 MADE_PATTERN = r"^\s*{array}\s*=\s*(?P<maker>[\w.]+\(.*\))\s*(#.*)?$"
 
@@ -594,10 +597,26 @@ def advise_on_store() -> str:
     value = _name_of_value(frame)
     maker = _find_maker(frame, array)
     if maker is None:
-        return PLAIN_ARRAY.format(array=array, value=value) + IN_A_LIST
+        # Code without a source, such as that of stdin, does not tell its names.
+        name = "a" if array == UNKNOWN_ARRAY else array
+        mended = f"{name} = {_add_like(frame, array, name, value)}"
+        return PLAIN_ARRAY.format(array=array, mended=mended) + IN_A_LIST
     line, made = maker
-    mended = f"{array} = {made[:-1]}, like={value})"
+    mended = f"{array} = {_add_like(frame, array, made, value)}"
     return PLAIN_MAKER.format(array=array, maker=f"{array} = {made}", line=line, mended=mended) + IN_A_LIST
+
+
+def _add_like(frame: FrameType, array: str, made: str, value: str) -> str:
+    """Return an expression that made a plain array as one that makes an array for values."""
+    call = _parse_call(made)
+    function = None if call is None else _resolve_name(frame, call.func)
+    is_floating = getattr(frame.f_locals.get(array), "dtype", np.dtype(float)).kind in "fc"
+    takes_like = function is not None and any(getattr(np, name) is function for name in LIKE_NAMES)
+    if call is None or not is_floating or not takes_like or any(word.arg == "like" for word in call.keywords):
+        # An array of whole numbers cannot hold a value.
+        dtype = "" if is_floating else "dtype=float, "
+        return f"np.array({made}, {dtype}like={value})"
+    return f"{made[:-1]}, like={value})"
 
 
 def _name_of_value(frame: FrameType) -> str:
@@ -671,7 +690,7 @@ def name_array(text: str) -> str:
     """
     statement = _parse_statement(text)
     subscript = statement.value if isinstance(statement, ast.Expr) else None
-    return ast.unparse(subscript.value) if isinstance(subscript, ast.Subscript) else "the array"
+    return ast.unparse(subscript.value) if isinstance(subscript, ast.Subscript) else UNKNOWN_ARRAY
 
 
 def advise_on_number() -> str:

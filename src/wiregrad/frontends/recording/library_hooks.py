@@ -32,7 +32,8 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import EscapeError, NoRuleError, WiregradError, format_user_line, is_library_file
-from wiregrad.frontends.recording.dispatch import refuse_unusual_dtypes, run_composite, run_without_rule
+from wiregrad.frontends.recording.callback_watch import OBJECT_DTYPE, PLAIN_TYPES, CallbackWatch, holds_wire
+from wiregrad.frontends.recording.dispatch import make_like, refuse_unusual_dtypes, run_composite, run_without_rule
 from wiregrad.frontends.recording.filled_value import (
     FillableArray,
     contents_of,
@@ -65,6 +66,14 @@ REDUCTION_MODULE = "wiregrad.ops.functions.reduce"
 
 def convert_values(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call one of NumPy's functions that convert something to an array; values in it give a value."""
+    if kwargs and is_wire(kwargs.get("like")):
+        settings = {key: setting for key, setting in kwargs.items() if key != "like"}
+        return make_like(original, args, settings)
+    return _convert_items(original, args, kwargs)
+
+
+def _convert_items(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Convert what a function is given, without `like=`."""
     kind = type(args[0]) if args else None
     if kind is float or kind is int or (kind is np.ndarray and args[0].dtype.kind != "O"):
         return original(*args, **kwargs)
@@ -96,7 +105,7 @@ MEMORY_CONVERTER = "ascontiguousarray"
 def _refuse_compiled_caller() -> None:
     """Raise if compiled code asks for the memory of a value: SciPy's Qhull crashes if it is given anything else."""
     # Compiled code has no frame of its own, so that the line that called it is the one that seems to call.
-    frame = sys._getframe(3)
+    frame = sys._getframe(4)
     text = find_running_text(frame)[1]
     # Code without a source, such as that of stdin, has its names all the same.
     words = text or " ".join(frame.f_code.co_names)
@@ -400,30 +409,9 @@ def leave_transforms() -> Iterator[None]:
             STATE.innermost, STATE.around, STATE.block = before
 
 
-PLAIN_TYPES = frozenset(
-    [float, int, bool, complex, str, type(None), slice, FunctionType, np.float64, np.int64, np.bool_]
-)
-"""Types of arguments that are not values and hold none."""
 RECORDED_STATE = "_wiregrad_state"
 """Attribute of a SciPy object (a spline) that was made from values."""
-MAX_CONTAINER_DEPTH = 4
-"""How deep values are searched in lists, tuples and dicts."""
 LOCK = threading.RLock()
-
-
-OBJECT_DTYPE = np.dtype(object)
-
-
-def holds_wire(x: Any, depth: int = MAX_CONTAINER_DEPTH) -> bool:
-    """Return whether an argument is a value, or a list, tuple, dict or object array with one inside."""
-    kind = type(x)
-    if kind is np.ndarray:
-        return x.dtype == OBJECT_DTYPE and any(is_wire(item) for item in x.flat)
-    if kind is list or isinstance(x, tuple):
-        return depth > 0 and any(type(item) not in PLAIN_TYPES and holds_wire(item, depth - 1) for item in x)
-    if kind is dict:
-        return depth > 0 and any(holds_wire(item, depth - 1) for item in x.values())
-    return is_wire(x)
 
 
 TaughtCall = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -432,6 +420,10 @@ TaughtCall = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 MINPACK_MESSAGE = "not a proper array of floats"
 """Part of the message of SciPy's MINPACK for a function that returns a value."""
+MINPACK_SOLVERS = frozenset(
+    f"scipy.optimize.{name}" for name in ("curve_fit", "fsolve", "least_squares", "leastsq", "root")
+)
+"""The solvers that may call MINPACK, which prints the errors of the functions that it calls."""
 
 
 class TaughtFunction:
@@ -446,8 +438,39 @@ class TaughtFunction:
 
     def make_call(self) -> TaughtCall:
         """Return what calls the entry if a value is among the arguments, else the function as it was."""
-        original = self._call_back if self.entry.calls_back else self.original
+        original: Callable[..., Any] = self.original
+        if self.entry.refuses:
+            original = self._watch_callbacks
+        elif self.entry.calls_back:
+            original = self._call_back
         return make_call(original, self.apply_entry)
+
+    def _watch_callbacks(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function as it was; if a function among its arguments uses a value, the entry refuses it."""
+        watch = CallbackWatch(continues=self.name in MINPACK_SOLVERS)
+        watched = watch.wrap(args)
+        named = watch.wrap(kwargs)
+        if watch.saw_value:
+            return self.apply_entry(args, kwargs)
+        try:
+            result = self.original(*watched, **named)
+        except Exception as error:
+            if not watch.saw_value:
+                if watch.error is not None and not isinstance(error, WiregradError):
+                    # SciPy has reported the error of a function that it calls as its own.
+                    raise watch.error from None
+                raise
+        else:
+            if not watch.saw_value:
+                return result
+        return self._refuse_callback(watch)
+
+    def _refuse_callback(self, watch: CallbackWatch) -> Any:
+        """Refuse the value that a function among the arguments used."""
+        try:
+            return self.entry.run()
+        except NoRuleError as refusal:
+            raise refusal from watch.error
 
     def _call_back(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function as it was; if a function among its arguments uses a value from outside, call the entry."""

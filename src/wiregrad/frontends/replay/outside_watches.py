@@ -23,7 +23,15 @@ from datetime import date, timedelta
 from enum import EnumType, IntEnum
 from functools import lru_cache, partial
 from operator import attrgetter, is_, methodcaller
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MemberDescriptorType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    ModuleType,
+)
 from typing import Any, Generic
 
 import numpy as np
@@ -886,7 +894,15 @@ def slots_of(kind: type) -> dict[str, MemberDescriptorType]:
     makers = [base for base in kind.__mro__ if is_python_class(base) or base in (partial, defaultdict)]
     own = [base for base in makers if not is_known_class(base)]
     slots = {name: slot for name, slot in member_slots(makers).items() if not _is_special(name)}
-    return {**slots, **member_slots(own)}
+    named = {**slots, **member_slots(own)}
+    # The memory of a slot that a compiled class has made a computed attribute holds no object: reading it crashes.
+    return {name: slot for name, slot in named.items() if not _is_computed(kind, name)}
+
+
+def _is_computed(kind: type, name: str) -> bool:
+    """Return whether an attribute of a class is computed by compiled code."""
+    attribute = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    return isinstance(attribute, GetSetDescriptorType)
 
 
 def _is_special(name: str) -> bool:

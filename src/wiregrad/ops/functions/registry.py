@@ -9,9 +9,7 @@ nothing but a shape, and written down as a list of ops; after that only the ops 
 
 A function of NumPy or SciPy in `REFUSALS` has no derivative, or none here. It raises for recorded values, with its
 sentence, which says what to write instead, as the hint; conditions and whole numbers are passed to NumPy. A test
-compares the table with the functions that NumPy has. The solvers of `scipy.optimize` refuse values with advice, instead
-of with an error from inside SciPy. An optimizer takes derivatives; it is not differentiated itself. The page
-`docs/optimize.md` shows both.
+compares the table with the functions that NumPy has. Those of `scipy.optimize` are refused in `solver_refusals`.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 
 from wiregrad.dtypes import WireType
-from wiregrad.errors import NoRuleError, RecordError, format_user_line, require_package
+from wiregrad.errors import RecordError, require_package
 from wiregrad.ir.op import Op, OperatorMethods
 from wiregrad.lazy import NamedTuple, import_later, record
 from wiregrad.ops.gradient_flow import is_wire, shape_of
@@ -52,6 +50,8 @@ class RegisteredFunction:
     """Calls at which it is checked; None for functions without a gradient."""
     calls_back: bool = False
     """Whether it calls a function of the user's, which may use values from outside."""
+    refuses: bool = False
+    """Whether it refuses every recorded value, those that a function among its arguments uses included."""
 
     @property
     def doc(self) -> str:
@@ -162,14 +162,16 @@ def register_function(
     return add_entry
 
 
-def register_scipy_method(*names: str, calls_back: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def register_scipy_method(
+    *names: str, calls_back: bool = False, refuses: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function for methods of SciPy's classes, which it is called with, by dotted name.
 
     Also for functions that make or take SciPy's own objects. None of them is a function of wiregrad's.
     """
 
     def add_method(run: Callable[..., Any]) -> Callable[..., Any]:
-        entry = RegisteredFunction(run.__name__, run, scipy=names, calls_back=calls_back)
+        entry = RegisteredFunction(run.__name__, run, scipy=names, calls_back=calls_back, refuses=refuses)
         FUNCTIONS_BY_SCIPY.loaded.update(dict.fromkeys(names, entry))
         return run
 
@@ -475,6 +477,9 @@ SCIPY_SPELLINGS: dict[str, str] = {
     "scipy.special.gdtrc": "scipy.special.gammaincc(b, a * x)",
     "scipy.special.fdtr": "scipy.special.betainc(a / 2.0, b / 2.0, a * x / (b + a * x))",
     "scipy.special.pdtr": "scipy.special.gammaincc(np.floor(k) + 1.0, x)",
+    "scipy.signal.hilbert": (
+        "np.fft.ifft(np.fft.fft(x) * np.fft.fft(scipy.signal.hilbert(np.eye(1, len(x))[0]))), the same numbers"
+    ),
     "scipy.signal.savgol_filter": (
         "scipy.ndimage.convolve1d(x, scipy.signal.savgol_coeffs(n, k), mode='nearest'), its mode='nearest'"
     ),
@@ -511,7 +516,18 @@ SCIPY_SPELLINGS: dict[str, str] = {
     "scipy.interpolate.splrep": "scipy.interpolate.make_interp_spline(points, x)(at)",
     "scipy.interpolate.Akima1DInterpolator": "scipy.interpolate.PchipInterpolator(points, x)(at), another curve",
     "scipy.interpolate.KroghInterpolator": "scipy.interpolate.BarycentricInterpolator(points, x)(at)",
-    "scipy.interpolate.RectBivariateSpline": "scipy.interpolate.RegularGridInterpolator((a, b), x)(at)",
+    "scipy.interpolate.RectBivariateSpline": (
+        "scipy.interpolate.make_interp_spline(b, scipy.interpolate.make_interp_spline(a, x)(p), axis=-1)(q)"
+    ),
+    "scipy.interpolate.BSpline": "scipy.interpolate.BSpline(t, np.eye(len(x)), k)(at) @ x",
+    "scipy.interpolate.RegularGridInterpolator": (
+        "scipy.interpolate.RegularGridInterpolator(grid, np.eye(x.size).reshape(*x.shape, -1))(at) @ x.ravel()"
+    ),
+    "scipy.interpolate.interpn": (
+        "scipy.interpolate.interpn(grid, np.eye(x.size).reshape(*x.shape, -1), at) @ x.ravel()"
+    ),
+    "scipy.interpolate.griddata": "scipy.interpolate.griddata(points, np.eye(len(x)), at) @ x",
+    "scipy.interpolate.RBFInterpolator": "scipy.interpolate.RBFInterpolator(points, np.eye(len(x)))(at) @ x",
     "scipy.integrate.quad_vec": "np.array([scipy.integrate.quad(lambda s: f(s)[k], a, b)[0] for k in range(n)])",
     "scipy.integrate.cumulative_simpson": "scipy.integrate.cumulative_trapezoid(x, points), which is less accurate",
     "scipy.ndimage.maximum": "np.array([np.max(x[labels == k]) for k in index])",
@@ -555,25 +571,3 @@ SCIPY_SLOPES: dict[str, str] = {
     "bei": "scipy.special.beip(x)",
 }
 """The slopes of functions of `scipy.special` of one number x; y is the result."""
-
-
-SOLVERS = (
-    *("bisect", "brenth", "brentq", "curve_fit", "fsolve", "least_squares", "minimize", "minimize_scalar", "newton"),
-    *("ridder", "root", "root_scalar", "toms748"),
-)
-"""Functions of `scipy.optimize` that call a function of the user's."""
-
-
-def _register_refusal(name: str) -> None:
-    @register_scipy_method(f"scipy.optimize.{name}", calls_back=True)
-    def refuse_solver(*args: Any, **kwargs: Any) -> Any:
-        """Refuse recorded values."""
-        raise NoRuleError(
-            f"scipy.optimize.{name} is not differentiated, and its function returned or was given a recorded value: "
-            "call it with v.data, and differentiate the equation that its result solves (see 'The gradient of a "
-            f"minimum' in docs/optimize.md){format_user_line()}"
-        )
-
-
-for _name in SOLVERS:
-    _register_refusal(_name)

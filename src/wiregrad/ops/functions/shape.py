@@ -462,7 +462,7 @@ def argwhere(x: Any) -> Any:
 
 @register_function(np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis, (np.add, "at"))
 def copyto(*_: Any, **__: Any) -> Any:
-    """Refuses: a recorded value does not change in place."""
+    """Write to an array that can be filled, as `np.zeros(n)` in a transform; gradients flow to what is written."""
     raise MutationError(
         "a recorded value does not change in place; write x = wg.put(x, index, values), "
         f"wg.scatter_add(x, index, values) or np.where(mask, values, x){format_user_line()}"

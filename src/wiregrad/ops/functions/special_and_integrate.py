@@ -163,12 +163,25 @@ def loggamma(z: Any) -> Any:
     return where(greater_equal(z, 0.0), gammaln(z), undefined(z))
 
 
+def _advise_on_order(name: str, n: Any) -> str:
+    """Return what to write for an order that is not whole; empty for functions whose slope SciPy does not have."""
+    if is_wire(n):
+        return ": pass v.item(), since the order has no gradient here"
+    if name not in ("iv", "jv", "kv", "yv") or np.ndim(n):
+        return ""
+    return (
+        f": give it its derivative:\n    @wg.op(partials=lambda x, y: (scipy.special.{name}p({n!r}, x),))\n"
+        f"    def {name}(x):\n        return scipy.special.{name}({n!r}, x)"
+    )
+
+
 def _check_order(name: str, n: Any) -> Any:
     """Return an order as a number or an array; it must be whole and known."""
     order = detach_array(n) if is_wire(n) and n.dtype.kind in "iu" else n
     if is_wire(order) or np.any(np.asarray(order) != np.rint(order)):
         raise NoRuleError(
-            f"{name} has a rule for whole orders that are no recorded values; got {n!r}{format_user_line()}"
+            f"scipy.special.{name} has a rule for whole orders that are no recorded values; got {n!r}"
+            f"{_advise_on_order(name, n)}{format_user_line()}"
         )
     return float(order) if np.ndim(order) == 0 else np.asarray(order, np.float64)
 
