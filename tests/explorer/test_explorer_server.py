@@ -828,11 +828,12 @@ def test_an_interrupted_server_has_ended_before_its_socket_is_closed(monkeypatch
     monkeypatch.setattr(serving._server, "run", run_slowly)
     serving.start()
     monkeypatch.setattr(serving, "_socket", SimpleNamespace(close=lambda: order.append("closed")))
+    wait_for_interrupt = serving.wait
     interrupt = Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         interrupt.start()
-        serving.wait()
+        wait_for_interrupt()
     finally:
         signal.signal(signal.SIGINT, before)
 

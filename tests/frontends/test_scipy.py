@@ -30,8 +30,7 @@ from scipy.linalg import solve_triangular
 import wiregrad as wg
 from wiregrad.errors import EscapeError, NoRuleError, ShapeError
 from wiregrad.frontends.recording import library_hooks
-from wiregrad.frontends.recording.callback_watch import holds_wire
-from wiregrad.frontends.recording.library_hooks import TAUGHT, list_modules, teach_module
+from wiregrad.frontends.recording.library_hooks import TAUGHT, holds_wire, list_modules, teach_module
 from wiregrad.ops.functions import FUNCTIONS_BY_SCIPY, RegisteredFunction
 
 from ..support.limits import PATIENCE, wait_for_thread

@@ -17,8 +17,8 @@ from scipy.optimize import elementwise
 
 import wiregrad as wg
 from wiregrad.errors import EscapeError, NoRuleError
-from wiregrad.frontends.recording.callback_watch import CallbackWatch
-from wiregrad.ops.functions.solver_refusals import SOLVER_REMEDIES
+from wiregrad.frontends.recording.library_hooks import CallbackWatch
+from wiregrad.ops.functions.registry import SOLVER_REMEDIES
 
 Solve = Callable[[Any], Any]
 LINE = np.arange(3.0)
