@@ -1357,6 +1357,10 @@ def find_missing(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
 # Whether backward passes are right
 
 
+UNDECIDED = "in the elements whose derivative comes out as NaN"
+"""Why an op was checked only in part."""
+
+
 @dataclass(frozen=True, repr=False)
 class BackwardCheck(Report):
     """Whether each op sent back the derivative of what it computed; true if none is wrong."""
