@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,85 @@ def test_blame_names_the_op_that_sent_an_infinity() -> None:
 
     assert (origin.op, origin.module, str(origin.place)) == ("sqrt", "net.root", "train.py:1")
     assert origin.said == "sqrt sent back Inf: it received 1 at x = 0 (element [0])"
+    assert origin.spoils == ("the gradient of x",)
+
+
+def root_behind_relu(*, slope: float) -> ObservedRun:
+    """Return a run in which sqrt sends an infinity to relu, and relu sends `slope` on."""
+    made = HandMadeRun()
+    x = made.add_tensor([0.0], "x")
+    positive = made.add_op("relu", [x], [0.0])
+    root = made.add_op("sqrt", [positive], [0.0], module="net.root")
+    made.begin_backward(made.add_op("sum", [root], 0.0))
+    made.send(2, 1.0, [1.0])
+    made.send(1, [1.0], [np.inf])
+    made.send(0, [np.inf], [slope])
+    return made.run
+
+
+def test_an_infinity_that_reaches_no_gradient_is_harmless() -> None:
+    answer = blame(root_behind_relu(slope=0.0))
+
+    assert not answer
+    assert answer.origins == ()
+    assert [finding.op for finding in answer.harmless] == ["sqrt"]
+    assert str(answer).splitlines() == [
+        "the losses and all gradients are finite",
+        "harmless, because nothing of it reaches the loss or a gradient: "
+        "sqrt sent back Inf: it received 1 at 0 (element [0])",
+        "  at train.py:2 in module net.root",
+        "from the observed run: 3 ops of step 0",
+    ]
+
+
+def test_an_infinity_that_is_passed_on_is_no_harmless_one() -> None:
+    answer = blame(root_behind_relu(slope=np.nan))
+
+    assert [(origin.op, origin.spoils) for origin in answer.origins] == [("sqrt", ("the gradient of x",))]
+    assert answer.harmless == ()
+
+
+@pytest.mark.parametrize("is_unknown", [False, True])
+def test_an_infinity_whose_way_is_not_known_is_not_called_harmless(is_unknown: bool) -> None:
+    run = root_behind_relu(slope=0.0)
+    root = run.gradients[1]
+    if is_unknown:
+        run.gradients[1] = replace(root, targets=(None,))
+    else:
+        del run.gradients[2]
+
+    assert [origin.op for origin in blame(run).origins] == ["sqrt"]
+
+
+def test_each_fault_spoils_only_what_it_reaches() -> None:
+    made = HandMadeRun()
+    x, y = made.add_tensor([0.0], "x"), made.add_tensor([0.0], "y")
+    roots = [made.add_op("sqrt", [x], [0.0]), made.add_op("rsqrt", [y], [1.0])]
+    made.begin_backward(made.add_op("dot", roots, 0.0))
+    made.send(2, 1.0, [1.0], [1.0])
+    made.send(0, [1.0], [np.inf])
+    made.send(1, [1.0], [np.nan])
+
+    assert [(origin.op, origin.spoils) for origin in blame(made.run).origins] == [
+        ("sqrt", ("the gradient of x",)),
+        ("rsqrt", ("the gradient of y",)),
+    ]
+    assert explain_run(made.run, "y").op == "rsqrt"
+
+
+def test_gradients_whose_sum_overflows_are_blamed() -> None:
+    made = HandMadeRun()
+    x = made.add_tensor([1.0], "x")
+    copy = made.add_op("neg", [x], [-1.0])
+    uses = [made.add_op("mul", [copy], [1.0]), made.add_op("mul", [copy], [1.0])]
+    made.begin_backward(made.add_op("dot", uses, 2.0))
+    made.send(3, 1.0, [1.0], [1.0])
+    made.send(1, [1.0], [1e308])
+    made.send(2, [1.0], [1e308])
+    made.send(0, [np.inf], [-np.inf])
+    (origin,) = blame(made.run).origins
+
+    assert origin.said == "the gradients that come back to the result of neg add up to Inf"
     assert origin.spoils == ("the gradient of x",)
 
 

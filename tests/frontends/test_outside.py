@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import random
 from collections import Counter
@@ -14,6 +15,7 @@ import scipy.special
 import scipy.stats
 
 import wiregrad as wg
+from wiregrad import nn
 from wiregrad.frontends.replay.outside_state import MAX_BYTES, MAX_THINGS, OutsideState
 
 from ..support.outside_holders import HOLDERS, Holder, Plain
@@ -262,8 +264,103 @@ def test_the_reason_names_the_object_and_its_kind() -> None:
 
     ((reason, _),) = fast.info.fallbacks
     assert reason == (
-        "it uses settings.rng from outside, of type numpy.random._generator.Generator, which may change unnoticed"
+        "it draws random numbers: it uses settings.rng from outside, of type numpy.random._generator.Generator, "
+        "which may change unnoticed"
     )
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: x * np.random.default_rng(0).random(),
+        lambda x: x * np.random.random(),
+        lambda x: x * random.random(),
+    ],
+)
+def test_the_reason_says_that_a_function_draws_random_numbers(draw: Callable[[Any], Any]) -> None:
+    assert str(OutsideState(draw).opaque).startswith("it draws random numbers: it uses ")
+
+
+class DrawnModule(nn.Module):
+    """A module whose parameters are drawn when it is made."""
+
+    def __init__(self) -> None:
+        self.linear = nn.Linear(4, 2, rng=np.random.default_rng(5))
+
+    def forward(self, x: Any) -> Any:
+        return FACTOR["scale"] * np.tanh(self.linear(x))
+
+
+FACTOR = {"scale": 2.0}
+
+
+class DerivedModule(DrawnModule):
+    """A module that inherits `__init__`."""
+
+
+# The methods that dataclasses compare and print with name `__class__`, which may call the class.
+@dataclasses.dataclass(eq=False, repr=False)
+class DrawnSettings:
+    """A number that is drawn when the object is made."""
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        self.scale = np.random.default_rng().random()
+
+
+@pytest.mark.parametrize("kind", [DrawnModule, DerivedModule])
+def test_what_made_a_module_is_not_followed(kind: type[DrawnModule]) -> None:
+    model = kind()
+    state = OutsideState(lambda x: 2.0 * model(x))
+
+    assert state.opaque is None
+    assert not state.changed()
+
+
+def test_what_a_module_reads_when_it_is_called_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = DrawnModule()
+    state = OutsideState(lambda x: 2.0 * model(x))
+    before = state.changed()
+    monkeypatch.setitem(FACTOR, "scale", 3.0)
+
+    assert (before, state.changed()) == (False, True)
+
+
+MODEL = DrawnModule()
+
+
+def make_by_class_method(x: Any) -> Any:
+    class Made(DrawnModule):
+        @classmethod
+        def make(cls) -> Any:
+            return cls()
+
+    return Made.make()(x)
+
+
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "class": lambda x: 2.0 * DrawnModule()(x),
+    "derived class": lambda x: 2.0 * DerivedModule()(x),
+    "type": lambda x: 2.0 * type(MODEL)()(x),
+    "__class__": lambda x: 2.0 * MODEL.__class__()(x),
+    "__init__": lambda x: (MODEL.__init__(), MODEL(x))[1],  # type: ignore[func-returns-value, misc]
+    "class method": make_by_class_method,
+    "getattr": lambda x: getattr(MODEL, "__init__")() or MODEL(x),  # noqa: B009 - the way is what is tested
+    "list": lambda x: 2.0 * [DrawnModule][0]()(x),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_a_module_that_the_function_makes_reads_is_followed(name: str) -> None:
+    assert str(OutsideState(MAKERS[name]).opaque).startswith("it draws random numbers: ")
+
+
+def test_an_object_that_is_replaced_is_made_again() -> None:
+    settings = DrawnSettings(1.0)
+
+    assert OutsideState(lambda x: x * settings.scale).opaque is None
+    assert OutsideState(lambda x: x * dataclasses.replace(settings).scale).opaque is not None
 
 
 def read_distribution(distribution: Any) -> Callable[[Any], Any]:

@@ -25,6 +25,7 @@ import wiregrad as wg
 from tests.support.limits import PATIENCE
 from tests.support.random_circuits import random_circuit, random_point
 from tests.support.sampling import choose_count
+from wiregrad import nn
 from wiregrad.api import Builder, Circuit
 from wiregrad.dtypes import WireType
 from wiregrad.errors import InputError, NoRuleError
@@ -61,10 +62,19 @@ def run_onnx(circuit: Circuit, folder: Path, point: Sequence[Any], **options: An
     path = folder / "circuit.onnx"
     circuit.to_onnx(path, **options)
     onnx.checker.check_model(path, full_check=True)
+    assert list_unread(path) == []
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(path, settings)
     return session.run(None, {name: np.asarray(x) for name, x in zip(circuit.inputs, point, strict=True)})
+
+
+def list_unread(path: Path) -> list[str]:
+    """Return the constants and results of an ONNX file that no node and no output reads."""
+    graph = onnx.load(path).graph
+    read = {name for node in graph.node for name in node.input} | {output.name for output in graph.output}
+    made = [tensor.name for tensor in graph.initializer] + [name for node in graph.node for name in node.output]
+    return [name for name in made if name not in read]
 
 
 def make_calls(folder: Path) -> dict[str, Callable[[Circuit, Sequence[Any]], Any]]:
@@ -261,6 +271,43 @@ def test_another_branch_gives_nan_unless_it_is_not_checked(tmp_path: Path) -> No
     assert run_onnx(circuit, tmp_path, [5.0]) == [10.0]
     assert np.isnan(run_onnx(circuit, tmp_path, [0.5])[0])
     assert np.isnan(run_onnx(circuit, tmp_path, [0.5], gradient=True)).all()
+
+
+def make_gru() -> tuple[Any, Any]:
+    return nn.GRU(3, 4, rng=np.random.default_rng(0)), np.ones((2, 5, 3))
+
+
+def make_convolutions() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    layers = [nn.Conv2d(1, 2, 3, rng=rng), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 2, rng=rng)]
+    return nn.Sequential(*layers), np.ones((2, 1, 8, 8))
+
+
+def read_one_branch(x: Any) -> Any:
+    return np.sum(x * 2.0 if x[0] > 0.0 else x)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("make", [make_gru, make_convolutions])
+def test_an_onnx_file_of_a_network_holds_only_what_is_read(make: Any, gradient: bool, tmp_path: Path) -> None:
+    model, x = make()
+
+    def loss(arrays: Any, x: Any) -> Any:
+        result = model.holding(arrays)(x)
+        return np.sum((result[0] if isinstance(result, tuple) else result) ** 2)
+
+    wg.trace(loss, model.arrays(), x).to_onnx(tmp_path / "network.onnx", gradient=gradient)
+
+    assert list_unread(tmp_path / "network.onnx") == []
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("check", [False, True])
+def test_an_onnx_file_of_a_branch_holds_only_what_is_read(check: bool, gradient: bool, tmp_path: Path) -> None:
+    circuit = wg.trace(read_one_branch, np.array([1.0, 2.0]))
+    circuit.to_onnx(tmp_path / "branch.onnx", gradient=gradient, check=check)
+
+    assert list_unread(tmp_path / "branch.onnx") == []
 
 
 def test_a_condition_cannot_say_that_another_branch_is_taken() -> None:

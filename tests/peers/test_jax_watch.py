@@ -140,6 +140,29 @@ def test_transformed_functions_are_entered(transform: Any) -> None:
     assert origin.place.line == inner.__code__.co_firstlineno + 1
 
 
+def test_an_infinity_that_is_blocked_is_harmless() -> None:
+    seen = wg.watch(lambda x: jnp.sum(jnp.sqrt(jax.nn.relu(x))), jnp.array([0.0, 4.0]))
+    answer = seen.blame()
+
+    assert np.isfinite(find_gradient(seen, "x")).all()
+    assert not answer, str(answer)
+    assert [finding.op for finding in answer.harmless] == ["sqrt"]
+    assert "harmless, because nothing of it reaches the loss or a gradient: sqrt sent back Inf" in str(answer)
+
+
+def test_a_harmless_fault_beside_a_real_one_is_told_apart() -> None:
+    def loss(x: Any) -> Any:
+        blocked = jnp.sum(jnp.sqrt(jax.nn.relu(x)))
+        return blocked + jnp.sum(jnp.sqrt(x * x))
+
+    answer = wg.watch(loss, jnp.array([0.0, 4.0])).blame()
+
+    assert [(origin.place.line - loss.__code__.co_firstlineno, origin.spoils) for origin in answer.origins] == [
+        (2, ("the gradient of x",))
+    ]
+    assert [finding.place.line - loss.__code__.co_firstlineno for finding in answer.harmless] == [1]
+
+
 def test_a_rule_to_one_side_of_a_kink_is_right() -> None:
     @jax.custom_jvp
     def rectify(x: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -522,3 +523,109 @@ def test_the_command_blames_a_script(tmp_path: Path, steps: int, code: int) -> N
     assert "steps:" in done.stderr
     assert ("done" in done.stderr) == (code == 0)
     assert ("log gave -Inf" in done.stdout and f"{script}:8" in done.stdout) == (code == 1)
+
+
+HARMLESS_SCRIPT = """
+import sys
+import torch
+
+layer = torch.nn.Linear(2, 2)
+torch.nn.init.zeros_(layer.weight)
+torch.nn.init.constant_(layer.bias, 0.0)
+for step in range(int(sys.argv[1])):
+    roots = torch.sqrt(torch.relu(layer(torch.ones(3, 2))))
+    loss = roots.sum()
+    if step == 2:
+        loss = loss + torch.sqrt(layer.weight).sum()
+    loss.backward()
+    print(all(bool(p.grad.isfinite().all()) for p in layer.parameters()))
+"""
+
+
+@pytest.mark.parametrize(("steps", "code"), [(2, 0), (3, 1), (6, 1)])
+def test_the_command_fails_only_where_a_gradient_is_spoiled(tmp_path: Path, steps: int, code: int) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(HARMLESS_SCRIPT)
+    command = [sys.executable, "-m", "wiregrad", "blame", "--json", str(script), str(steps)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    answer = json.loads(done.stdout)["answer"]
+
+    assert done.returncode == code, done.stderr
+    assert [(origin["op"], origin["place"]) for origin in answer["origins"]] == [("sqrt", f"{script}:12")] * code
+    assert [origin["spoils"] for origin in answer["origins"]] == [["the gradient of Linear.weight"]] * code
+    assert [(finding["op"], finding["place"]) for finding in answer["harmless"]] == [("sqrt", f"{script}:9")]
+    assert answer["source"].endswith("of step 2" if code else "of step 1")
+
+
+def test_the_command_says_that_a_fault_is_harmless(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(HARMLESS_SCRIPT)
+    command = [sys.executable, "-m", "wiregrad", "blame", str(script), "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("the losses and all gradients are finite\nharmless, because nothing of it reaches")
+    assert "True" in done.stderr
+
+
+def rectify_in_place(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu_(x * 1)
+
+
+class Rectify(torch.autograd.Function):
+    """A rectifier of the user, which blocks infinities too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x.clamp_min(0)
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+        return torch.where(ctx.saved_tensors[0] > 0, g, 0.0)
+
+
+BLOCKING: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "relu": torch.relu,
+    "relu in place": rectify_in_place,
+    "relu and views": lambda x: torch.relu(x).reshape(2, 1).t(),
+    "where": lambda x: torch.where(x > 0, x, 0.0),
+    "masked_fill": lambda x: x.masked_fill(x <= 0, 0.0),
+    "custom function": Rectify.apply,
+}
+
+
+@pytest.mark.parametrize("name", BLOCKING)
+@pytest.mark.parametrize("keep", ["auto", "summaries"])
+def test_an_infinity_that_is_blocked_is_harmless(name: str, keep: str) -> None:
+    x = torch.tensor([0.0, 4.0], requires_grad=True)
+    with wg.watch(keep=keep) as seen:
+        torch.sqrt(BLOCKING[name](x)).sum().backward()
+    answer = seen.blame()
+
+    assert x.grad is not None
+    assert bool(x.grad.isfinite().all())
+    assert not answer, str(answer)
+    assert [finding.op for finding in answer.harmless] == ["sqrt"]
+
+
+def test_a_harmless_fault_beside_a_real_one_is_told_apart() -> None:
+    x = torch.tensor([0.0, 4.0], requires_grad=True)
+    with wg.watch() as seen:
+        (torch.sqrt(torch.relu(x)).sum() + torch.sqrt(x * x).sum()).backward()
+    answer = seen.blame()
+
+    assert [origin.call for origin in answer.origins] == ["torch.sqrt(x * x)"]
+    assert [origin.spoils for origin in answer.origins] == [("the gradient of x",)]
+    assert [finding.call for finding in answer.harmless] == ["torch.sqrt(torch.relu(x))"]
+
+
+def test_the_first_step_with_a_spoiled_gradient_is_named() -> None:
+    x = torch.tensor([0.0, 4.0], requires_grad=True)
+    with wg.watch() as seen:
+        for step in range(6):
+            root = torch.sqrt(torch.relu(x))
+            (root.sum() + (torch.sqrt(x * x).sum() if step in (2, 4) else 0)).backward()
+
+    assert seen.run.step == 2
+    assert [origin.call for origin in seen.blame().origins] == ["torch.sqrt(x * x)"]

@@ -451,6 +451,45 @@ def test_a_compiled_training_is_the_plain_one_up_to_rounding() -> None:
     assert plain.model.modules()["3"].rng.bit_generator.state == compiled.model.modules()["3"].rng.bit_generator.state
 
 
+class DrawnNet(nn.Module):
+    """A model that draws its parameters in `__init__`."""
+
+    def __init__(self) -> None:
+        self.first = nn.Linear(4, 2, rng=np.random.default_rng(5))
+
+    def forward(self, x: Any) -> Any:
+        return self.first(x)
+
+
+def test_a_model_that_draws_its_parameters_in_init_is_compiled() -> None:
+    x = np.random.default_rng(0).normal(size=(24, 4))
+    histories = []
+    for compiled in (False, True):
+        model = DrawnNet()
+        run = wg.train(
+            model,
+            lambda model, x: np.mean(model(x) ** 2),
+            x,
+            optimizer=optim.SGD(model.parameters(), lr=0.1),
+            rng=np.random.default_rng(1),
+            epochs=2,
+            compiled=compiled,
+        )
+        histories.append(run.history["loss"])
+
+    assert run.not_compiled == ""
+    assert np.allclose(*histories, rtol=1e-9)
+
+
+def test_a_loss_that_makes_a_model_says_that_it_draws_random_numbers() -> None:
+    def compute_loss(model: Any, x: Any, y: Any) -> Any:
+        return SmallTraining.compute_loss(model, x, y) + np.mean(DrawnNet()(x))
+
+    reason = SmallTraining().train(compute_loss, epochs=1, compiled=True).not_compiled
+
+    assert "it draws random numbers: it uses np.random.default_rng" in reason
+
+
 def test_a_training_says_why_it_is_not_compiled() -> None:
     noise = np.random.default_rng(0)
 

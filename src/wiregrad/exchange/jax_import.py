@@ -25,6 +25,7 @@ from wiregrad.backends.interpreter import evaluate_nodes
 from wiregrad.dtypes import DTYPES, WireType, format_brief_number
 from wiregrad.errors import CheckError, InputError, NoRuleError, UnknownOpsError, is_library_file, require_package
 from wiregrad.exchange.observed_run import (
+    UNDECIDED,
     BackwardCheck,
     HeldValue,
     ObservedBlame,
@@ -1270,8 +1271,11 @@ class FunctionRecorder(JaxprRunner):
         live = _find_dependent(self.jax.make_jaxpr(pull)(cotangents).jaxpr)
         return [part if is_live else None for part, is_live in zip(sent, live, strict=True)]
 
-    def check_function(self, gradient: ObservedGradient) -> tuple[float, float] | None:
-        """Compare what a custom function sent with the derivative of its inside; return two numbers that differ."""
+    def check_function(self, gradient: ObservedGradient) -> tuple[tuple[float, float] | None, bool]:
+        """Compare what a custom function sent with the derivative of its inside.
+
+        Returns two numbers that differ, or None, and whether the derivative is NaN where another number was sent.
+        """
         closed, operands = self._pieces[self.run.ops[gradient.op].function or 0]
         received = [None if held is None else held.value for held in gradient.received]
         expected = []
@@ -1281,19 +1285,23 @@ class FunctionRecorder(JaxprRunner):
             slots = [k for k, operand in enumerate(operands) if self._flows(operand)]
             parts = self._pull_op(inside, slots, received)
             expected.append([np.zeros(1) if part is None else read_array(part) for part in parts])
+        is_undecided = False
         for slot, held in enumerate(gradient.sent):
             sent = np.zeros(1) if held is None else read_array(held.value)
             difference = find_difference(sent, [parts[slot] for parts in expected])
+            is_undecided = is_undecided or bool(np.any(np.isnan(expected[0][slot]) & ~np.isnan(sent)))
             if difference is not None:
-                return difference
-        return None
+                return difference, is_undecided
+        return None, is_undecided
 
     def _shift(self, operand: JaxValue, shift: float) -> JaxValue:
         """Return an operand a little to one side, where its gradient may have a kink."""
         if not shift or not self._flows(operand):
             return operand
         array = operand.array
-        return operand._replace(array=array + (shift * (abs(array) + KINK_STEP)).astype(array.dtype))
+        moved = array + (shift * (abs(array) + KINK_STEP)).astype(array.dtype)
+        # A step from -inf, as masks have it, would be NaN.
+        return operand._replace(array=self.jax.numpy.where(self.jax.numpy.isfinite(array), moved, array))
 
 
 ENTERING_RULES = (_enter, _choose, _scan, _loop)
@@ -1360,17 +1368,19 @@ def find_difference(sent: NDArray[Any], expected: Sequence[NDArray[Any]]) -> tup
     """Return the number that was sent and the one expected where they differ most; None if they agree.
 
     `expected` are gradients at the point and to both sides of it. What lies between them agrees, as either side of a
-    kink does.
+    kink does. Where the gradient at the point is NaN, nothing is known of the derivative.
 
-    >>> find_difference(np.array([1.0, 2.0]), [np.array([1.0, 4.0])])
+    >>> find_difference(np.array([1.0, 2.0, 3.0]), [np.array([1.0, 4.0, np.nan])])
     (2.0, 4.0)
     """
     tolerance = TOLERANCES.get(sent.dtype.itemsize, 1e-8)
     sent, *parts = np.broadcast_arrays(sent.astype(np.float64), *[part.astype(np.float64) for part in expected])
+    # A step to one side may leave the domain of the function.
+    parts = [np.where(np.isnan(part), parts[0], part) for part in parts]
     sizes = np.abs(np.stack([sent, *parts]))
     room = tolerance * float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
     low, high = np.min(parts, axis=0) - room, np.max(parts, axis=0) + room
-    wrong = ~((sent >= low) & (sent <= high)) & ~(np.isnan(sent) & np.isnan(parts[0]))
+    wrong = ~((sent >= low) & (sent <= high)) & ~np.isnan(parts[0])
     if not wrong.any():
         return None
     distance = np.where(wrong, np.nan_to_num(np.abs(sent - parts[0]), nan=np.inf), -1.0)
@@ -1452,16 +1462,20 @@ class WatchedFunction(RunQuestions):
         """
         meant = {getattr(function, "__name__", str(function)) for function in straight_through}
         checked = 0
+        undecided = 0
         findings: dict[tuple[str, Place | None], OpFinding] = {}
         for gradient in self.run.gradients:
             op = self.run.ops[gradient.op]
             if op.function is None or op.title in meant:
                 continue
             checked += 1
-            difference = self._recorder.check_function(gradient)
+            difference, is_undecided = self._recorder.check_function(gradient)
+            undecided += is_undecided
             if difference is not None:
                 findings.setdefault((op.title, op.place), describe_wrong_rule(op, difference))
-        return BackwardCheck(tuple(findings.values()), checked, (), tuple(sorted(meant)), describe_source(self.run))
+        skipped = ((UNDECIDED, undecided),) if undecided else ()
+        source = describe_source(self.run)
+        return BackwardCheck(tuple(findings.values()), checked, skipped, tuple(sorted(meant)), source)
 
     def circuit(self) -> Any:
         """Return the circuit of the function, whose gradients follow wiregrad's rules."""

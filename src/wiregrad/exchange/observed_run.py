@@ -591,18 +591,24 @@ class ObservedBlame(Report):
     """The error that ended the program, if it is not explained."""
     is_skipped: bool = False
     """Whether a gradient scaler skips the step, because only gradients are not finite."""
+    harmless: tuple[OpFinding, ...] = ()
+    """What broke without spoiling the loss or the gradient of a parameter or input."""
 
     def __bool__(self) -> bool:
         return bool(self.origins)
 
     def lines(self) -> Iterator[str]:
-        """Return the origins in the order of causes."""
+        """Return the origins in the order of causes, then the harmless ones."""
         if not self.origins:
             yield "no op ran" if self.is_empty else "the losses and all gradients are finite"
         for origin in self.origins[:MAX_ORIGINS]:
             yield from origin.lines()
         if len(self.origins) > MAX_ORIGINS:
             yield f"and {len(self.origins) - MAX_ORIGINS} more"
+        for finding in self.harmless[:MAX_ORIGINS]:
+            said, *where = replace(finding, suggestion="").lines()
+            yield f"harmless, because nothing of it reaches the loss or a gradient: {said}"
+            yield from where
         if self.is_skipped:
             yield "a gradient scaler skips such a step and lowers its scale: it is a fault only if it goes on"
         if self.ended:
@@ -620,6 +626,96 @@ class BrokenTensor(NamedTuple):
     """Whether its NaN is what spoils the rest, and not its infinities."""
 
 
+class GradientFault(NamedTuple):
+    """A record of the backward pass that first has something that is not finite."""
+
+    gradient: ObservedGradient
+    slot: int
+    """Which of the sent gradients is not finite."""
+    is_sum: bool
+    """Whether what it received is not finite although nobody sent that: the sum of several gradients, or the start."""
+
+
+class FaultSpread:
+    """Follows gradients that are not finite from the ops that made them to the ends of the backward pass.
+
+    A set of faults is an integer with one bit per fault. A fault is harmless only if each place that it came to is
+    known to have passed nothing of it on.
+    """
+
+    def __init__(self, run: ObservedRun) -> None:
+        self.run = run
+        self.faults: list[GradientFault] = []
+        self.spoils: dict[int, dict[str, None]] = {}
+        """The gradients of parameters and inputs that each fault spoils."""
+        self.lost = 0
+        """The faults that came to a place of which nothing is known."""
+        self._open: dict[tuple[int, int], int] = {}
+        """The faults that were sent to a tensor in a backward pass, and not yet received by the op that made it."""
+        for gradient in run.gradients:
+            self._follow(gradient)
+        for faults in self._open.values():
+            self.lost |= faults
+        self._give_names_to_lost()
+
+    def _follow(self, gradient: ObservedGradient) -> None:
+        """Note what a record of the backward pass took over, and sent on."""
+        has_arrived = any(any(find_nonfinite(self.run, held)) for held in gradient.received)
+        arrived = self._take_arrived(gradient) if has_arrived else 0
+        slots = [k for k, held in enumerate(gradient.sent) if any(find_nonfinite(self.run, held))]
+        if slots and not arrived:
+            arrived = 1 << len(self.faults)
+            self.faults.append(GradientFault(gradient, slots[0], has_arrived))
+        for slot in slots:
+            target = gradient.targets[slot] if slot < len(gradient.targets) else None
+            self._send(arrived, target, gradient.backward)
+
+    def _take_arrived(self, gradient: ObservedGradient) -> int:
+        """Return the faults behind what a record received."""
+        outputs = set(self.run.ops[gradient.op].outputs)
+        if gradient.function is not None:
+            outputs.update(self.run.functions[gradient.function].outputs.values())
+        arrived = 0
+        for output in outputs:
+            arrived |= self._open.pop((gradient.backward, output), 0)
+        if arrived:
+            return arrived
+        # It came on a way that is not known: any of those that did not arrive elsewhere may be behind it.
+        for (backward, _), faults in self._open.items():
+            arrived |= faults if backward == gradient.backward else 0
+        self.lost |= arrived
+        return arrived
+
+    def _send(self, faults: int, target: int | None, backward: int) -> None:
+        if target is None:
+            self.lost |= faults
+        elif self.run.tensors[target].producer is None:
+            name = f"the gradient of {describe_outside(self.run.tensors[target])}"
+            for bit in range(len(self.faults)):
+                if faults >> bit & 1:
+                    self.spoils.setdefault(bit, {})[name] = None
+        else:
+            self._open[backward, target] = self._open.get((backward, target), 0) | faults
+
+    def _give_names_to_lost(self) -> None:
+        """Let the faults that were lost from sight spoil what no other fault explains, or else everything."""
+        names = {name: None for spoiled in self.spoils.values() for name in spoiled}
+        for bit in range(len(self.faults)):
+            if self.lost >> bit & 1 and not self.spoils.get(bit):
+                self.spoils[bit] = dict(names)
+
+    def is_harmless(self, bit: int) -> bool:
+        """Return whether nothing of a fault reaches the gradient of a parameter or input."""
+        return not self.spoils.get(bit) and not self.lost >> bit & 1
+
+
+def describe_outside(tensor: ObservedTensor) -> str:
+    """Name a tensor that comes from outside, by its shape if it has no name."""
+    if tensor.name:
+        return tensor.name
+    return f"an unnamed tensor of shape {tensor.shape}" if tensor.shape else "an unnamed number"
+
+
 class ObservedFaults:
     """Finds where values and gradients that are not finite come from."""
 
@@ -635,11 +731,20 @@ class ObservedFaults:
 
     def search(self) -> Iterator[OpFinding]:
         """Yield the origins: of losses that are not finite, else of gradients that are not."""
-        spoiled = [root for root in self.run.find_roots() if any(self.is_broken(root))]
-        if spoiled:
-            yield from self._search_values(spoiled)
+        if self._broken_roots:
+            yield from self._search_values(self._broken_roots)
         else:
             yield from self._search_gradients()
+
+    def search_harmless(self) -> Iterator[OpFinding]:
+        """Yield the ops that sent something that is not finite, of which nothing reaches a parameter or input."""
+        if not self._broken_roots:
+            yield from self._search_gradients(harmless=True)
+
+    @cached_property
+    def _broken_roots(self) -> list[int]:
+        """The losses that are not finite."""
+        return [root for root in self.run.find_roots() if any(self.is_broken(root))]
 
     def _search_values(self, spoiled: Sequence[int]) -> Iterator[OpFinding]:
         for tensor in spoiled:
@@ -703,30 +808,28 @@ class ObservedFaults:
         advice = advise(self.run, op.title, observed.dtype, "forward")
         return make_finding(op, kind, said, spoils=(name,), suggestion=advice)
 
-    def _search_gradients(self) -> Iterator[OpFinding]:
-        names = self._list_spoiled_names()
-        described: set[tuple[str, Place | None]] = set()
-        for gradient in self.run.gradients:
-            if any(any(find_nonfinite(self.run, held)) for held in gradient.received):
-                continue
-            slots = [k for k, held in enumerate(gradient.sent) if any(find_nonfinite(self.run, held))]
-            op = self.run.ops[gradient.op]
-            if not slots or (op.title, op.place) in described:
-                continue
-            described.add((op.title, op.place))
-            yield self._describe_gradient(gradient, slots[0], names)
+    def _search_gradients(self, *, harmless: bool = False) -> Iterator[OpFinding]:
+        """Yield the ops that first sent something that is not finite; with `harmless`, those that spoil nothing."""
+        spread = self._spread
+        groups: dict[tuple[str, Place | None], list[int]] = {}
+        for bit, fault in enumerate(spread.faults):
+            if spread.is_harmless(bit) == harmless:
+                op = self.run.ops[fault.gradient.op]
+                groups.setdefault((op.title, op.place), []).append(bit)
+        for bits in groups.values():
+            names = tuple(dict.fromkeys(name for bit in bits for name in spread.spoils.get(bit, ())))
+            yield self._describe_gradient(spread.faults[bits[0]], names)
 
-    def _list_spoiled_names(self) -> tuple[str, ...]:
-        """Return the parameters and inputs whose gradients are not finite."""
-        names = []
-        for target, parts in self.run.by_target.items():
-            tensor = self.run.tensors[target]
-            if tensor.name and any(any(find_nonfinite(self.run, part.sent[slot])) for part, slot in parts):
-                names.append(f"the gradient of {tensor.name}")
-        return tuple(names)
+    @cached_property
+    def _spread(self) -> FaultSpread:
+        return FaultSpread(self.run)
 
-    def _describe_gradient(self, gradient: ObservedGradient, slot: int, names: tuple[str, ...]) -> OpFinding:
+    def _describe_gradient(self, fault: GradientFault, names: tuple[str, ...]) -> OpFinding:
+        gradient = fault.gradient
+        slot = fault.slot
         op = self.run.ops[gradient.op]
+        if fault.is_sum:
+            return make_finding(op, "backward", describe_received_sum(self.run, op, gradient), spoils=names)
         if gradient.function is not None:
             function = self.run.functions[gradient.function]
             broken = name_broken(self.run, gradient.sent[slot])
@@ -740,6 +843,14 @@ class ObservedFaults:
         dtype = gradient.sent[slot].dtype if gradient.sent[slot] is not None else ""  # type: ignore[union-attr]
         advice = advise(self.run, op.title, dtype, "backward")
         return make_finding(op, "backward", said, spoils=names, suggestion=advice)
+
+
+def describe_received_sum(run: ObservedRun, op: ObservedOp, gradient: ObservedGradient) -> str:
+    """Describe a gradient that is not finite although nobody sent anything that is not."""
+    broken = next(name_broken(run, held) for held in gradient.received if any(find_nonfinite(run, held)))
+    if any(len(run.by_target.get(output, ())) > 1 for output in op.outputs):
+        return f"the gradients that come back to the result of {op.title} add up to {broken}"
+    return f"the gradient that came back to the result of {op.title} is {broken}"
 
 
 def name_broken(run: ObservedRun, held: HeldValue | None) -> str:
@@ -974,9 +1085,12 @@ def blame_run(run: ObservedRun, saves: SavesTensor, steps: Sequence[ObservedRun]
         origins = list(find_overwritten(steps or [run], saves, shape)) or list(find_overwritten(steps or [run], saves))
     is_explained = error is None or bool(origins) or isinstance(error, NonFiniteError)
     ended = "" if is_explained else f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-    faults = tuple(origins or ObservedFaults(run).search())
+    search = ObservedFaults(run)
+    faults = tuple(origins or search.search())
     is_skipped = run.is_scaled and any(fault.kind == "backward" for fault in faults)
-    return ObservedBlame(faults, describe_source(run), not run.ops, ended, is_skipped)
+    return ObservedBlame(
+        faults, describe_source(run), not run.ops, ended, is_skipped, harmless=tuple(search.search_harmless())
+    )
 
 
 # Why a gradient is absent or zero
@@ -1035,7 +1149,9 @@ class GradientSearch:
         if not parts:
             return self._explain_absent()
         if any(any(find_nonfinite(self.run, part.sent[slot])) for part, slot in parts):
-            origin = next(ObservedFaults(self.run).search(), None)
+            origins = list(ObservedFaults(self.run).search())
+            own = [origin for origin in origins if f"the gradient of {self.name}" in origin.spoils]
+            origin = next(iter(own or origins), None)
             said = f"the gradient of {self.name} is not finite"
             return "nonfinite", origin or OpFinding("nonfinite", "", "", None, said)
         if all(is_zero(self.run, part.sent[slot]) for part, slot in parts):
@@ -1355,6 +1471,10 @@ def find_missing(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
 
 
 # Whether backward passes are right
+
+
+UNDECIDED = "in the elements whose derivative comes out as NaN"
+"""Why an op was checked only in part."""
 
 
 @dataclass(frozen=True, repr=False)

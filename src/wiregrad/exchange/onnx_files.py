@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache, partial, reduce
 from os import PathLike
 from pathlib import Path
@@ -244,6 +244,17 @@ class OnnxLibrary(ArrayLibrary):
         for node in self.nodes:
             node.input[:] = [name if part == x.name else part for part in node.input]
         x.name = name
+
+    def drop_unread(self, outputs: Iterable[str]) -> None:
+        """Drop the nodes that no output is computed from, and the constants that no node reads."""
+        read = set(outputs)
+        nodes = []
+        for node in reversed(self.nodes):
+            if not read.isdisjoint(node.output):
+                read.update(node.input)
+                nodes.append(node)
+        self.nodes = nodes[::-1]
+        self.initializers = [tensor for tensor in self.initializers if tensor.name in read]
 
     def dtype_of(self, x: OnnxArray) -> np.dtype[Any]:
         """Return the dtype of a value."""
@@ -801,6 +812,7 @@ def build_onnx_model(circuit: CircuitGraph, *, gradient: bool = False, check: bo
         names.add(name)
         library.name_output(y, name)
         outputs.append(OnnxArray(library, name, y.dtype, y.shape))
+    library.drop_unread([y.name for y in outputs])
     graph = helper.make_graph(
         library.nodes,
         whole.name,

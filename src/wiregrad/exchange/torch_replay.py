@@ -7,12 +7,14 @@ values are compared with differences. A rule may choose either side of a kink.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from wiregrad.dtypes import format_brief_number
 from wiregrad.errors import require_package
 from wiregrad.exchange.observed_run import (
+    UNDECIDED,
     BackwardCheck,
     HeldValue,
     ObservedFunction,
@@ -73,6 +75,14 @@ def copy_value(run: ObservedRun, tensor: int) -> Any:
     return value.clone()
 
 
+def shift_value(value: Any, shift: float) -> Any:
+    """Return a value a little to one side, where its gradient may have a kink; infinities and NaN stay as they are."""
+    if not shift:
+        return value
+    # A step from -inf, as masks have it, would be NaN.
+    return torch.where(torch.isfinite(value), value + shift * (value.abs() + KINK_STEP), value)
+
+
 def rebuild(value: Any, make: Callable[[int], Any]) -> Any:
     """Return arguments with a tensor in place of each reference."""
     if isinstance(value, TensorRef):
@@ -114,7 +124,7 @@ class OpReplay:
     def _make_leaf(self, tensor: int) -> Any:
         value = copy_value(self.run, tensor)
         if self.run.tensors[tensor].requires_grad and (value.is_floating_point() or value.is_complex()):
-            value = (value + self._shift * (value.abs() + KINK_STEP)).detach().requires_grad_()
+            value = shift_value(value, self._shift).detach().requires_grad_()
             self.leaves.append((tensor, value))
         self.copies.append((tensor, value))
         return value
@@ -171,11 +181,20 @@ def saves_tensor(run: ObservedRun, op: ObservedOp, tensor: int) -> bool:
         return False
 
 
-def find_difference(sent: HeldValue, expected: Sequence[Any]) -> tuple[float, float] | None:
-    """Return the number that was sent and the one expected where they differ most; None if they agree.
+class Comparison(NamedTuple):
+    """How a gradient that was sent compares with the derivative."""
 
-    `expected` are gradients at the point and beside it; what lies between them agrees, which allows either side of a
-    kink.
+    difference: tuple[float, float] | None
+    """The number that was sent and the one expected where they differ most; None if they agree."""
+    is_undecided: bool = False
+    """Whether the derivative is NaN somewhere, where another number was sent."""
+
+
+def compare_gradient(sent: HeldValue, expected: Sequence[Any]) -> Comparison:
+    """Compare what was sent with gradients at the point and beside it.
+
+    What lies between them agrees, which allows either side of a kink. Where the gradient at the point is NaN, nothing
+    is known of the derivative: it may be an infinity times 0.
     """
     value = sent.value
     if value is None:
@@ -194,14 +213,16 @@ def find_difference(sent: HeldValue, expected: Sequence[Any]) -> tuple[float, fl
     same = (value == parts[0]) | (torch.isnan(value) & torch.isnan(parts[0]))
     scale = torch.maximum(value.abs(), parts[0].abs()).nan_to_num(posinf=0.0)
     room = tolerance * float(scale.max()) if scale.numel() else 0.0
-    stacked = torch.stack(parts)
+    # A step to one side may leave the domain of the op.
+    stacked = torch.stack([torch.where(torch.isnan(part), parts[0], part) for part in parts])
     inside = (value >= stacked.amin(0) - room) & (value <= stacked.amax(0) + room)
-    wrong = ~(same | inside)
+    unknown = torch.isnan(parts[0]) & ~same
+    wrong = ~(same | inside | unknown)
     if not bool(wrong.any()):
-        return None
+        return Comparison(None, bool(unknown.any()))
     distance = torch.where(wrong, (value - parts[0]).abs().nan_to_num(nan=torch.inf), torch.full_like(scale, -1.0))
     worst = int(distance.reshape(-1).argmax())
-    return float(value.reshape(-1)[worst]), float(parts[0].reshape(-1)[worst])
+    return Comparison((float(value.reshape(-1)[worst]), float(parts[0].reshape(-1)[worst])), bool(unknown.any()))
 
 
 class FunctionReplay:
@@ -222,7 +243,7 @@ class FunctionReplay:
     def _make_leaf(self, tensor: int, shift: float) -> Any:
         value = copy_value(self.run, tensor)
         if self.run.tensors[tensor].requires_grad and (value.is_floating_point() or value.is_complex()):
-            value = (value + shift * (value.abs() + KINK_STEP)).detach().requires_grad_()
+            value = shift_value(value, shift).detach().requires_grad_()
         self.values.setdefault(tensor, value)
         return self.values[tensor]
 
@@ -265,28 +286,45 @@ class FunctionReplay:
 
 def compare_by_differences(
     run: ObservedRun, arguments: tuple[Any, ...], call: Callable[..., Any], gradient: ObservedGradient
-) -> tuple[float, float] | None:
+) -> Comparison:
     """Compare what a rule sent with differences of the values that `call` returns, in some directions.
 
-    Returns the directional derivative by the rule and by differences where they differ, and None if they agree.
+    The numbers are directional derivatives. Numbers that are not finite, as in a mask of -inf, are not moved.
     """
     slots = [argument.number for argument in arguments if isinstance(argument, TensorRef)]
     generator = torch.Generator().manual_seed(0)
+    is_undecided = False
     for slot, tensor in enumerate(slots[: len(gradient.sent)]):
         value = copy_value(run, tensor)
         sent = gradient.sent[slot]
         if sent is None or sent.value is None or value.dtype not in DIFFERENCE_STEPS:
             continue
-        step = DIFFERENCE_STEPS[value.dtype] * max(1.0, float(value.abs().max()) if value.numel() else 1.0)
+        finite = torch.isfinite(value)
+        step = DIFFERENCE_STEPS[value.dtype] * max(1.0, float(value[finite].abs().max()) if finite.any() else 1.0)
+        here = run_shifted(run, arguments, call, tensor, value)
         for _ in range(DIRECTIONS):
             direction = torch.randn(value.shape, generator=generator, dtype=value.dtype).to(value.device)
-            ends = [run_shifted(run, arguments, call, tensor, value + move * direction) for move in (step, -step)]
-            expected = sum_differences(ends[0], ends[1], gradient.received, 2 * step)
-            actual = float((sent.value.to(torch.float64) * direction).sum())
-            scale = max(abs(expected), abs(actual), 1e-2 * float((sent.value * direction).abs().sum()))
-            if abs(expected - actual) > DIFFERENCE_TOLERANCE * scale:
-                return actual, expected
-    return None
+            direction = torch.where(finite, direction, 0.0)
+            above, below = (
+                run_shifted(run, arguments, call, tensor, torch.where(finite, value + move * direction, value))
+                for move in (step, -step)
+            )
+            expected = sum_differences(above, below, gradient.received, 2 * step)
+            sides = [
+                sum_differences(above, here, gradient.received, step),
+                sum_differences(here, below, gradient.received, step),
+            ]
+            products = torch.where(finite, sent.value.to(torch.float64) * direction, 0.0)
+            actual = float(products.sum())
+            if not math.isfinite(expected) or not math.isfinite(actual):
+                is_undecided = True
+                continue
+            room = DIFFERENCE_TOLERANCE * max(abs(expected), abs(actual), 1e-2 * float(products.abs().sum()))
+            # Either side of a kink agrees.
+            bounds = [expected, *filter(math.isfinite, sides)]
+            if not min(bounds) - room <= actual <= max(bounds) + room:
+                return Comparison((actual, expected), is_undecided)
+    return Comparison(None, is_undecided)
 
 
 def run_shifted(
@@ -308,7 +346,9 @@ def sum_differences(
     total = 0.0
     for above, below, held in zip(high, low, received, strict=False):
         if held is not None and held.value is not None:
-            total += float(((above - below).to(torch.float64) / step * held.value).sum())
+            # What stays infinite, as a masked number does, does not change.
+            change = torch.where(above == below, 0.0, above - below).to(torch.float64)
+            total += float((change / step * held.value).sum())
     return total
 
 
@@ -329,7 +369,7 @@ class BackwardChecker:
             try:
                 self._check(gradient)
             except NotReplayable as reason:
-                self.skipped[str(reason)] = self.skipped.get(str(reason), 0) + 1
+                self._skip(str(reason))
         return BackwardCheck(
             tuple(self.findings.values()),
             self.checked,
@@ -337,6 +377,10 @@ class BackwardChecker:
             tuple(self.declared),
             describe_source(self.run),
         )
+
+    def _skip(self, reason: str) -> None:
+        """Count an op that was not checked, or only in part."""
+        self.skipped[reason] = self.skipped.get(reason, 0) + 1
 
     def _check(self, gradient: ObservedGradient) -> None:
         if any(held is not None and held.value is None for held in gradient.received):
@@ -352,9 +396,11 @@ class BackwardChecker:
         if replay.node is None or replay.node.name() != gradient.rule:
             raise NotReplayable("their node of the graph is not that of the op alone")
         self.checked += 1
-        difference = compare_replays(gradient, lambda shift: OpReplay(self.run, op, shift))
-        if difference is not None:
-            self._note_op(op, difference)
+        comparison = compare_replays(gradient, lambda shift: OpReplay(self.run, op, shift))
+        if comparison.is_undecided:
+            self._skip(UNDECIDED)
+        if comparison.difference is not None:
+            self._note_op(op, comparison.difference)
 
     def _note_op(self, op: ObservedOp, difference: tuple[float, float]) -> None:
         write = self._find_write(op)
@@ -391,16 +437,18 @@ class BackwardChecker:
         if function.name in self.names:
             self.declared[function.name] = None
             return
-        difference = self._compare_function(gradient, function)
+        comparison = self._compare_function(gradient, function)
         self.checked += 1
-        if difference is None:
+        if comparison.is_undecided:
+            self._skip(UNDECIDED)
+        if comparison.difference is None:
             return
         place = None if function.site is None else function.site.place
         text = "" if function.site is None else function.site.text
         advice = (
             f"if it is meant, as in a straight-through estimator: check_backward(straight_through=[{function.name}])"
         )
-        said = describe_difference(f"the backward of {function.name}", difference)
+        said = describe_difference(f"the backward of {function.name}", comparison.difference)
         self.findings.setdefault(
             (function.name, place),
             OpFinding("wrong", function.name, function.module, place, said, text, suggestion=advice),
@@ -411,31 +459,40 @@ class BackwardChecker:
         if op.title in self.names:
             self.declared[op.title] = None
             return
-        difference = compare_by_differences(self.run, op.arguments, find_op(op), gradient)
+        comparison = compare_by_differences(self.run, op.arguments, find_op(op), gradient)
         self.checked += 1
-        if difference is not None:
-            self._note_op(op, difference)
+        if comparison.is_undecided:
+            self._skip(UNDECIDED)
+        if comparison.difference is not None:
+            self._note_op(op, comparison.difference)
 
-    def _compare_function(self, gradient: ObservedGradient, function: ObservedFunction) -> tuple[float, float] | None:
+    def _compare_function(self, gradient: ObservedGradient, function: ObservedFunction) -> Comparison:
         try:
-            return compare_replays(gradient, lambda shift: FunctionReplay(self.run, function, shift))
+            comparison = compare_replays(gradient, lambda shift: FunctionReplay(self.run, function, shift))
         except NotReplayable:
             return compare_by_differences(self.run, function.arguments, function.rule.apply, gradient)
+        if comparison.difference is None and comparison.is_undecided:
+            # One infinity times 0 in a row makes the whole row NaN, but its differences are numbers.
+            moved = compare_by_differences(self.run, function.arguments, function.rule.apply, gradient)
+            return Comparison(moved.difference, is_undecided=True)
+        return comparison
 
 
 def compare_replays(
     gradient: ObservedGradient, make_replay: Callable[[float], OpReplay | FunctionReplay]
-) -> tuple[float, float] | None:
-    """Return a number that was sent and the one expected, where they differ; None if they agree everywhere."""
+) -> Comparison:
+    """Compare what was sent with the derivative of an op or function that is run once more."""
+    is_undecided = False
     for slot, part in make_replay(0.0).derive(gradient.received).items():
         sent = gradient.sent[slot] if slot < len(gradient.sent) else None
-        if sent is None or find_difference(sent, [part]) is None:
+        if sent is None or compare_gradient(sent, [part]) == Comparison(None):
             continue
         beside = [make_replay(shift).derive(gradient.received).get(slot) for shift in (KINK_STEP, -KINK_STEP)]
-        difference = find_difference(sent, [part, *beside])
-        if difference is not None:
-            return difference
-    return None
+        comparison = compare_gradient(sent, [part, *beside])
+        if comparison.difference is not None:
+            return comparison
+        is_undecided = is_undecided or comparison.is_undecided
+    return Comparison(None, is_undecided)
 
 
 def describe_difference(name: str, difference: tuple[float, float]) -> str:

@@ -138,6 +138,8 @@ class Module:
     """On a copy made by `holding`, the attributes that are parameters, whatever they hold; None elsewhere."""
     _masks: GivenMasks | NotedMasks | None = None
     """On a copy made by `holding`, where masks come from if layers draw none."""
+    _calls_no_derived_class = True
+    """Copies are made without calling the class, so compiled functions need not compare what `__init__` reads."""
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)

@@ -76,6 +76,8 @@ MAX_BYTES = 1 << 26
 """Maximum total size of the arrays from outside, which are copied to be compared."""
 PLAIN_NUMBER_TYPES = (float, int, bool, complex)
 CALLABLE_TYPES = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.sum))
+CYTHON_FUNCTION = "cython_function_or_method"
+"""The name of the type of functions that Cython compiled; each package has its own such type."""
 RAW_MEMORY_ATTRIBUTES = ("__array_interface__", "__array_struct__")
 """Attributes through which NumPy reads memory that cannot be compared."""
 
@@ -148,13 +150,13 @@ class OutsideState:
     def refuse_thing(self, thing: object, path: str) -> None:
         """Stop the walk at an object that cannot be compared."""
         kind = type(thing)
-        if kind in CALLABLE_TYPES or issubclass(kind, type):
-            self._stop_walk(f"it uses {path} from outside, whose results may depend on more than its arguments")
+        draws = "it draws random numbers: " if draws_numbers(thing) else ""
+        if kind in CALLABLE_TYPES or issubclass(kind, type) or kind.__name__ == CYTHON_FUNCTION:
+            what = "whose results may depend on more than its arguments"
         else:
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-            self._stop_walk(
-                f"it uses {path} from outside, of type {module}{kind.__qualname__}, which may change unnoticed"
-            )
+            what = f"of type {module}{kind.__qualname__}, which may change unnoticed"
+        self._stop_walk(f"{draws}it uses {path} from outside, {what}")
 
     def _stop_walk(self, reason: str) -> None:
         """Stop the walk: the function itself has to run, so nothing needs to be compared."""
@@ -383,6 +385,19 @@ class OutsideState:
                     value = self._note_variable(variables, "__getattr__", scope.path)
                 if value is not ABSENT:
                     self.enqueue(value, f"{scope.path}.{name}", name)
+
+
+def draws_numbers(thing: object) -> bool:
+    """Return whether an object is a random generator, or a function or class of `numpy.random` or `random`.
+
+    >>> draws_numbers(np.random.default_rng(0)), draws_numbers(np.random.default_rng), draws_numbers(iter([]))
+    (True, True, False)
+    """
+    kind = type(thing)
+    is_code = issubclass(kind, type) or kind in CALLABLE_TYPES or kind.__name__ == CYTHON_FUNCTION
+    # Other objects may have a __getattr__ of the user.
+    home = getattr(thing, "__module__", None) if is_code else kind.__module__
+    return isinstance(home, str) and (home == "random" or f"{home}.".startswith("numpy.random."))
 
 
 def _follow_container(state: OutsideState, thing: object, path: str) -> None:

@@ -94,6 +94,10 @@ CLASS_HOOKS = frozenset(["__init_subclass__", "__set_name__", "__prepare__"])
 """Methods that a class statement calls."""
 CONSTRUCTORS = frozenset(["__init__", "__new__", "__post_init__", "__del__"])
 """Methods that run only if a class is called, and when its object is deleted."""
+INITIALIZERS = frozenset(["__init__", "__post_init__"])
+"""Methods that run only if a class is called; copies are made without them."""
+NO_CALLS_MARK = "_calls_no_derived_class"
+"""The attribute of known classes whose code calls no class that is derived from them."""
 INERT_ATTRIBUTES = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __slots__ __dataclass_fields__ "
     "__dataclass_params__ __abstractmethods__ __parameters__ __orig_bases__ __static_attributes__ __firstlineno__ "
@@ -385,8 +389,8 @@ PLAIN_BASES = (object, type, BaseException, Exception, ABC, Generic, *CONTAINER_
 """Base classes whose code reads only special attributes of derived classes."""
 REFLECTIVE_CLASSES = (attrgetter, methodcaller)
 """Classes whose objects read attributes by name."""
-CLASS_ACCESS_NAMES = ("type", "__class__")
-"""Names in code that give the class of an object."""
+CLASS_ACCESS_NAMES = ("type", "__class__", "replace", "__replace__")
+"""Names in code that give the class of an object, or call it as `dataclasses.replace` does."""
 SMALL_ARRAY_BYTES = 1 << 18
 """Up to this size an array is compared as bytes, which copies it."""
 
@@ -708,10 +712,11 @@ class ClassScope(AttributeScope):
 
     def __init__(self, owner: type, path: str) -> None:
         # Code of a known base class may read every attribute of a derived class, and create objects.
-        super().__init__(
-            owner, path, whole=any(is_known_class(base) for base in owner.__mro__ if base not in PLAIN_BASES)
-        )
+        known = [base for base in owner.__mro__ if base not in PLAIN_BASES and is_known_class(base)]
+        super().__init__(owner, path, whole=bool(known))
         self.mro = owner.__mro__
+        self.is_called_by_base = not all(getattr(base, NO_CALLS_MARK, False) for base in known)
+        """Whether code of a known base class may call the class."""
 
     def current_attributes(self) -> Mapping[str, Any]:
         """Return the attributes as they are now."""
@@ -722,6 +727,8 @@ class ClassScope(AttributeScope):
         """Return the attributes that code can read: those it names, and those that Python's syntax calls."""
         if reads.is_reflective or self.whole:
             inert = INERT_ATTRIBUTES - {"__dataclass_fields__"} if "fields" in reads.names else INERT_ATTRIBUTES
+            is_called = self.is_called_by_base or reads.is_reflective or reads.may_construct(self.owner)
+            inert |= frozenset() if is_called else INITIALIZERS
             return [name for name in self.layout if name in reads.names or name not in inert]
         ignored = INERT_ATTRIBUTES | (frozenset() if reads.may_construct(self.owner) else CONSTRUCTORS)
         ignored |= frozenset() if reads.makes_classes else CLASS_HOOKS
