@@ -380,6 +380,14 @@ def evaluate_polynomial(x: LlvmValue, coefficients: Sequence[float]) -> LlvmValu
     return x.writer.as_value(result, x.element, x.lanes)
 
 
+def evaluate_in_turn(x: LlvmValue, coefficients: Sequence[float]) -> LlvmValue:
+    """Write a polynomial, lowest power first, by Horner's scheme, which has the fewest instructions."""
+    result = x.writer.as_value(coefficients[-1], x.element, x.lanes)
+    for coefficient in reversed(coefficients[:-1]):
+        result = fma(result, x, coefficient)
+    return result
+
+
 class PolynomialResult(NamedTuple):
     """The result of a function, and the lanes that need a fallback."""
 
@@ -469,23 +477,27 @@ def tanh(x: LlvmValue) -> PolynomialResult:
     """Write the hyperbolic tangent: t / (t + 2) where t = e**2x - 1.
 
     With x = k * ln(2) / 2 + r, e**2r is (c + r) / (c - r) where c = r * coth(r). The even function c needs half as many
-    coefficients as e**2r, and its denominator drops out of the quotient: t = n / d where d = c - r. The second part of
-    k * ln(2) is left out of c, so that this need not wait for it. As d is positive, no quotient is above 1.
+    coefficients as e**2r, and its denominator drops out of the quotient: t = 2 * n / d where d = c - r, and the result
+    is n / (n + d). The second part of k * ln(2) is left out of c, so that this need not wait for it. As d is positive,
+    no quotient is above 1.
     """
     c = FORMATS[x.element]
     size = fabs(x)
     size = select(size > c.one, c.one, size)
-    shifted = fma(size, 2.0 * c.log2_e, c.round)
-    k = shifted - c.round
+    # With the bias in the number that rounds, the low bits of the sum are the exponent of 2**(k - 1).
+    rounds = c.round + (c.bias - 1)
+    shifted = fma(size, 2.0 * c.log2_e, rounds)
+    k = shifted - rounds
     near = fma(k, -c.ln2[0] / 2, size)
     r = fma(k, -c.ln2[1] / 2, near)
     z = near * near
-    rest = evaluate_polynomial(z, c.coth)
-    less = _write_power_of_2(shifted) - 1.0
+    # Loops over arrays are limited by the number of instructions, of which Horner's scheme has fewest.
+    rest = evaluate_in_turn(z, c.coth)
+    less = (shifted.as_bits() << c.fraction_bits).as_real() - 0.5
     # Small terms are added up first, so that only the last sum rounds much.
-    n = less + fma(less, fma(z, rest, r), r + r)
+    n = less + fma(less, fma(z, rest, r), r)
     d = 1.0 - fma(-z, rest, r)
-    return PolynomialResult(copysign(n / fma(d, 2.0, n), x))
+    return PolynomialResult(copysign(n / (n + d), x))
 
 
 def sinh(x: LlvmValue) -> PolynomialResult:

@@ -11,7 +11,9 @@ gains here.
 
 Large results are streamed: written in whole cache lines that are not read before, which saves a third of a copy's
 traffic. Lines begin at multiples of 64 bytes and the vectors of a loop do not, so each line is put together from the
-end of one vector and the beginning of the next; the first and the last line are written in part.
+end of one vector and the beginning of the next; the first and the last line are written in part. A line is written
+one round late, behind the loads of the next round: a processor takes a load whose address has the same last 12 bits as
+that of an earlier store for a read of what is stored, and waits for it.
 
 A sum that stays in one place along the innermost loop is kept in a register, in blocks, so that its error grows with
 the number of blocks and not with the number of elements.
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -289,12 +292,18 @@ class _KernelWriter:
         stride = self._take_word() if operand.inner == STRIDED else None
         return operand, address, stride, [self._take_word() for _ in range(self.kernel.depth)]
 
+    def _write_single_round(self, loads: list[_OperandPlace], targets: list[_OperandPlace]) -> None:
+        """Write an innermost loop of one round."""
+        first = self.w.as_value(0, "i64", 1)
+        values = self._load_values(loads, {}, first, None)
+        self._compute_values(values)
+        self._store_values(values, targets, first, None, [])
+
     def _write_innermost(self, loads: list[_OperandPlace], targets: list[_OperandPlace], n: LlvmValue) -> None:
         """Write the innermost loop: full vectors, then what is left over under a mask."""
         w = self.w
         if self.kernel.single:
-            values = self._compute_values(loads, {}, w.as_value(0, "i64", 1), None)
-            self._store_values(values, targets, w.as_value(0, "i64", 1), None, [])
+            self._write_single_round(loads, targets)
             return
         still = {k: self._load_still(place) for k, place in enumerate(loads) if place.operand.inner == STILL}
         sums = [store for store in self.kernel.stores if self._stays(store)]
@@ -305,12 +314,14 @@ class _KernelWriter:
         lanes = w.as_value(self.lanes, "i64", 1)
 
         def run_body(i: LlvmValue, mask: LlvmValue | None, results: list[LlvmValue]) -> None:
-            values = self._compute_values(loads, still, i, mask)
+            values = self._load_values(loads, still, i, mask)
+            last = self._store_lines(lines, i - self.lanes, results[len(sums) :]) if mask is None else []
+            self._compute_values(values)
             self._store_values(values, targets, i, mask, results)
             if mask is None:
-                results[len(sums) :] = self._store_lines(values, lines, i, results[len(sums) :])
+                results[len(sums) :] = self._collect_vectors(values, lines, last)
 
-        carried = [*totals, *(w.as_value(0, line.kind, line.lanes) for line in lines)]
+        carried = totals + self._make_first_vectors(lines)
         if sums:
             block = w.as_value(self.lanes * BLOCK_VECTORS, "i64", 1)
             with _count_loop(zero, whole, block, carried) as start:
@@ -381,11 +392,15 @@ class _KernelWriter:
     def _to_memory(self, value: LlvmValue) -> LlvmValue:
         return value.convert("zext", "i8") if value.element == "i1" else value
 
-    def _compute_values(
+    def _load_values(
         self, loads: list[_OperandPlace], still: dict[int, LlvmValue], i: LlvmValue, mask: LlvmValue | None
     ) -> list[LlvmValue]:
+        """Return the loaded operands of one round, and the constants."""
         values = [still[k] if k in still else self._load(place, i, mask) for k, place in enumerate(loads)]
-        values += [self._make_constant(dtype, number) for dtype, number in self.kernel.constants]
+        return values + [self._make_constant(dtype, number) for dtype, number in self.kernel.constants]
+
+    def _compute_values(self, values: list[LlvmValue]) -> None:
+        """Write the ops of one round, and add their results to the values."""
         for op in self.kernel.ops:
             lowering = self._lowerings[op.real]
             operands = {name: self._in_real(values[source], op.real) for name, source in op.sources}
@@ -394,7 +409,6 @@ class _KernelWriter:
                 values.append(result.is_nonzero())
             else:
                 values.append(self._in_real(lowering.as_number(result), op.dtype))
-        return values
 
     def _in_real(self, value: LlvmValue, real: str) -> LlvmValue:
         """Return a number in a float type; a condition is returned as it is."""
@@ -511,33 +525,48 @@ class _KernelWriter:
         self.w.declare(one.llvm_type, callee, one.llvm_type, line.order.llvm_type, one.llvm_type)
         return self.w.call(line.kind, callee, one, line.order, two, lanes=line.lanes)
 
-    def _store_lines(
-        self, values: list[LlvmValue], lines: list[_LineTarget], i: LlvmValue, last: list[LlvmValue]
-    ) -> list[LlvmValue]:
-        """Write the lines of one round; `last` has the last vector of each streamed target before it, and the result
-        the last one of this round."""
-        streamed = [store for store in self.kernel.stores if self.kernel.targets[store.operand].inner == STREAMED]
+    def _make_first_vectors(self, lines: list[_LineTarget]) -> list[LlvmValue]:
+        """Return vectors for the first round to store, which are stored aside."""
         return [
-            self._store_line(line, values[store.value], i, vector)
-            for line, store, vector in zip(lines, streamed, last, strict=True)
+            self.w.as_value(0, line.kind, line.lanes) for line in lines for _ in range(1 + self.lanes // line.lanes)
         ]
 
-    def _store_line(self, line: _LineTarget, value: LlvmValue, i: LlvmValue, last: LlvmValue) -> LlvmValue:
-        w = self.w
-        vectors = [value] if value.lanes == line.lanes else split_lanes(value)
-        for k, vector in enumerate(vectors):
-            place = w.point_to(line.kind, line.base, i + k * line.lanes)
-            if not k:
-                is_first = i.is_equal_to(0)
-                place = w.emit_value("ptr", f"select {is_first.typed}, {line.scratch.typed}, {place.typed}", 1)
-            joined = self._join_line(line, last, vector)
-            w.store(joined, place, f", align {LINE_BYTES}, !nontemporal {NON_TEMPORAL}")
-            last = vector
-        return last
+    def _collect_vectors(
+        self, values: list[LlvmValue], lines: list[_LineTarget], last: list[LlvmValue]
+    ) -> list[LlvmValue]:
+        """Return what the next round stores of each streamed target: the last vector before this round, and its own."""
+        streamed = [store for store in self.kernel.stores if self.kernel.targets[store.operand].inner == STREAMED]
+        vectors = []
+        for line, store, before in zip(lines, streamed, last, strict=True):
+            value = values[store.value]
+            vectors += [before, *([value] if value.lanes == line.lanes else split_lanes(value))]
+        return vectors
 
-    def _end_lines(self, lines: list[_LineTarget], last: list[LlvmValue], whole: LlvmValue) -> None:
-        """Write the parts of the first and the last line that are ours; after a fence other threads see all lines."""
+    def _store_lines(self, lines: list[_LineTarget], i: LlvmValue, vectors: list[LlvmValue]) -> list[LlvmValue]:
+        """Write the lines of the round that began at i, of which `vectors` has those of all targets.
+
+        Returns the last vector of each target. Where i is negative there was no such round.
+        """
+        count = len(vectors) // len(lines) if lines else 0
+        return [self._store_line(line, vectors[k * count : (k + 1) * count], i) for k, line in enumerate(lines)]
+
+    def _store_line(self, line: _LineTarget, vectors: list[LlvmValue], i: LlvmValue) -> LlvmValue:
         w = self.w
+        for k, (one, two) in enumerate(pairwise(vectors)):
+            place = w.point_to(line.kind, line.base, i + k * line.lanes)
+            is_aside = i < (0 if k else 1)
+            place = w.emit_value("ptr", f"select {is_aside.typed}, {line.scratch.typed}, {place.typed}", 1)
+            joined = self._join_line(line, one, two)
+            w.store(joined, place, f", align {LINE_BYTES}, !nontemporal {NON_TEMPORAL}")
+        return vectors[-1]
+
+    def _end_lines(self, lines: list[_LineTarget], vectors: list[LlvmValue], whole: LlvmValue) -> None:
+        """Write the lines of the last round, then the parts of the first and the last line that are ours.
+
+        After a fence other threads see all lines.
+        """
+        w = self.w
+        last = self._store_lines(lines, whole - self.lanes, vectors)
         for line, vector in zip(lines, last, strict=True):
             lane = self._count_up("i64", line.lanes)
             before = self._splat(line.before, line.lanes)
