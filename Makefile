@@ -102,10 +102,10 @@ test-peers: $(PEERS)/.test ## Comparisons with PyTorch, JAX and others
 	$(ONE_BLAS_THREAD) $(PEERS)/bin/pytest $(PYTEST_WORKERS) -m peers tests/peers
 
 # A test with a full count may take longer than any other test may.
-FULL_COUNTS := $(PYTEST_WORKERS) -o faulthandler_timeout=7200 -m "not peers"
+FULL_COUNTS := $(PYTEST_WORKERS) -o hang_timeout=7200 -m "not peers"
 
 test-peers-all: $(PEERS)/.test ## Comparisons with the full counts of sampled tests
-	$(ONE_BLAS_THREAD) WIREGRAD_TEST_ALL=1 $(PEERS)/bin/pytest $(PYTEST_WORKERS) -o faulthandler_timeout=7200 \
+	$(ONE_BLAS_THREAD) WIREGRAD_TEST_ALL=1 $(PEERS)/bin/pytest $(PYTEST_WORKERS) -o hang_timeout=7200 \
 		-m peers tests/peers
 
 test-all: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## The full counts, too long for every change
@@ -140,7 +140,7 @@ sheet: $(VENV)/.test $(VENV)/.browser ## Photograph 24 states of the explorer on
 NOT_MEASURED := --deselect tests/test_package.py::test_a_first_compiled_gradient_loads_only_what_it_needs
 coverage: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## Measure which branches of the core the tests take
 	@rm -rf build/coverage && mkdir -p build/coverage
-	$(ONE_BLAS_THREAD) $(BIN)/coverage run -m pytest $(PYTEST_WORKERS) -o faulthandler_timeout=7200 -m "not full" --ignore=tests/peers --ignore=tests/page $(NOT_MEASURED)
+	$(ONE_BLAS_THREAD) $(BIN)/coverage run -m pytest $(PYTEST_WORKERS) -o hang_timeout=7200 -m "not full" --ignore=tests/peers --ignore=tests/page $(NOT_MEASURED)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --skip-covered
 	@$(BIN)/coverage json -q -o build/coverage/branches.json

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -16,6 +19,11 @@ from wiregrad.ir import TABLE
 
 CACHE_VARIABLE = "WIREGRAD_CACHE"
 CACHE_FOLDER = pytest.StashKey[str]()
+STDERR = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("hang_timeout", "seconds after which a test counts as hanging", default="900")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,6 +32,10 @@ def pytest_configure(config: pytest.Config) -> None:
     All workers load the op table in one order, whichever test file they collect first: it is the order of parameters.
     """
     TABLE.load_deferred()
+    assert sys.__stderr__ is not None
+    config.stash[STDERR] = os.dup(sys.__stderr__.fileno())
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(ShortReports())
     if not hasattr(config, "workerinput") and os.environ.get(CACHE_VARIABLE) != "0":
         config.stash[CACHE_FOLDER] = os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="wiregrad-cache-")
 
@@ -83,12 +95,38 @@ def keep_out_of_collections() -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Let a worker report one thing of a test that passes, not five: most tests take less time than their reports."""
-    if not hasattr(item.config, "workerinput"):
-        return None
-    for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if report.when == "call" or not report.passed:
-            item.ihook.pytest_runtest_logreport(report=report)
-    return True
+@contextmanager
+def end_if_it_hangs(config: pytest.Config) -> Iterator[None]:
+    """Let a test that hangs print where each thread is and end its process, instead of holding up the whole run.
+
+    The limits of single waits (support/limits.py) are shorter, so that most hangs end with a message of their own. An
+    alarm takes no time; the timer of pytest starts a thread for every test, which takes longer than most tests.
+    """
+    if not hasattr(signal, "alarm"):
+        yield
+        return
+    # Registered anew each time, because some tests use the alarm themselves.
+    faulthandler.register(signal.SIGALRM, config.stash[STDERR], all_threads=True, chain=True)
+    signal.alarm(int(config.getini("hang_timeout")))
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        faulthandler.unregister(signal.SIGALRM)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with end_if_it_hangs(item.config):
+        return (yield)
+
+
+class ShortReports:
+    """Lets a worker report one thing of a test that passes, not five: most tests take less time than their reports."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        for report in runtestprotocol(item, log=False, nextitem=nextitem):
+            if report.when == "call" or not report.passed:
+                item.ihook.pytest_runtest_logreport(report=report)
+        return True

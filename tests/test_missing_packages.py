@@ -1,6 +1,6 @@
 """Without one of the packages that are installed with wiregrad, the rest works, and what needs it says how to get it.
 
-Each is taken away in a process of its own, by a finder that refuses to import it.
+They are taken away in processes of their own, by a finder that refuses to import them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from .support.sampling import mark_full
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -83,7 +85,7 @@ BLOCK = """
 import sys
 class Refusing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == {module!r}:
+        if name.partition(".")[0] in {modules!r}:
             raise ModuleNotFoundError("it was taken away", name=name)
 sys.meta_path.insert(0, Refusing())
 """
@@ -140,10 +142,10 @@ def dependencies() -> list[str]:
     return [re.split(r"[<>=!~\[; ]", text)[0] for text in wanted]
 
 
-def run_without(module: str, code: str, args: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-c", BLOCK.format(module=module) + code, *args]
+def run_without(modules: Sequence[str], code: str, args: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", BLOCK.format(modules=modules) + code, *args]
     environment = dict(os.environ)
-    if module in COMPILING:
+    if COMPILING & {*modules}:
         # Code that an earlier process compiled runs without the packages that compile it.
         environment["WIREGRAD_CACHE"] = "0"
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
@@ -153,37 +155,48 @@ def test_every_package_that_is_installed_with_wiregrad_has_a_case() -> None:
     assert sorted(dependencies()) == sorted([REQUIRED, *CASES])
 
 
+TOGETHER = [("click", "starlette", "llvmlite", "anywidget"), ("rich", "uvicorn", "pyelftools", "scipy")]
+"""Packages that an ordinary run takes away at once; of two that one part needs, each is in another process."""
+
+
 # One process does all of it: starting Python and importing wiregrad takes longer than the work.
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("names", [*TOGETHER, *(mark_full(((name,),)) for name in CASES)], ids=" ".join)
 def test_the_rest_works_without_and_the_part_that_needs_it_gives_the_line_that_installs_it(
-    name: str, tmp_path: Path
+    names: tuple[str, ...], tmp_path: Path
 ) -> None:
-    case = CASES[name]
-    part = f"try:\n    {case.code or 'pass'}\nexcept wg.WiregradError as error:\n    print(error)\n"
-    commands = "" if name == "click" else RUN_COMMANDS
-    done = run_without(case.module, f"FILE = {str(tmp_path / 'circuit.wg')!r}\n{WORK}{REST}{part}{commands}")
+    cases = [CASES[name] for name in names]
+    parts = [
+        f"try:\n    {case.code}\nexcept wg.WiregradError as error:\n    print(error)\n" for case in cases if case.code
+    ]
+    commands = "" if "click" in names else RUN_COMMANDS
+    code = f"FILE = {str(tmp_path / 'circuit.wg')!r}\n{WORK}{REST}{''.join(parts)}{commands}"
+    done = run_without([case.module for case in cases], code)
     said, _, printed = done.stdout.partition("the commands print:\n")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert said == "everything else works\n" + (f"{case.message}\n" if case.code else "")
-    assert ("<!doctype html>" in printed) == (name != "click")
+    assert said.splitlines() == ["everything else works", *(case.message for case in cases if case.code)]
+    assert ("<!doctype html>" in printed) == ("click" not in names)
+
+
+def test_every_package_is_taken_away_in_an_ordinary_run() -> None:
+    assert sorted(name for names in TOGETHER for name in names) == sorted(CASES)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES.values() if case.command], ids=lambda case: case.module)
 def test_a_command_that_needs_it_gives_the_line_and_exits_with_4(case: MissingCase) -> None:
-    done = run_without(case.module, COMMAND, case.command)
+    done = run_without([case.module], COMMAND, case.command)
 
     assert done.stderr == f"wiregrad: {case.message}\n"
     assert (done.stdout, done.returncode) == ("", 4)
 
 
 def test_what_the_finder_takes_away_cannot_be_imported() -> None:
-    assert "ModuleNotFoundError: it was taken away" in run_without("click", "import click").stderr
+    assert "ModuleNotFoundError: it was taken away" in run_without(["click"], "import click").stderr
 
 
 def test_the_example_that_needs_pictures_of_digits_gives_the_line_that_installs_them() -> None:
     path = ROOT / "examples" / "digits_cnn.py"
-    done = run_without("sklearn", f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    done = run_without(["sklearn"], f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
 
     assert done.returncode == 1
     assert done.stderr == "this example needs the digits of scikit-learn: pip install scikit-learn\n"

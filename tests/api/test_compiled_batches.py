@@ -15,6 +15,8 @@ from wiregrad.backends.native import batch
 from wiregrad.errors import OperandError, ShapeError
 from wiregrad.frontends.recording.arguments import flatten
 
+from ..support.sampling import choose_count
+
 
 def merged(x: Any, y: Any) -> Any:
     return x * y if x > y else x - y * y
@@ -315,12 +317,12 @@ SEVERAL_RESULTS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def read_rows(columns: Any, count: int) -> list[list[float]]:
+def read_rows(columns: Any, count: int) -> NDArray[Any]:
     """Return the numbers of each row, from a structure of columns."""
     leaves = flatten(columns)[0]
 
     assert all(type(column) is np.ndarray and column.shape == (count,) for column in leaves)
-    return np.transpose(leaves).tolist()
+    return np.transpose(leaves)
 
 
 @pytest.mark.parametrize("name", SEVERAL_RESULTS)
@@ -329,16 +331,16 @@ def test_several_results_are_vectors_in_their_structure(name: str, count: int) -
     f = SEVERAL_RESULTS[name]
     xs, ys = np.random.default_rng(0).normal(size=(2, count)) * 3.0
     fast = wg.compile(f, argnums=(0, 1))
-    points = list(zip(xs.tolist(), ys.tolist(), strict=True))
-    wanted = [wg.compile(f)(*point) for point in points]
-    slopes = [wg.jacobian(f, argnums=(0, 1))(*point) for point in points]
+    rows = [*range(0, count - 1, choose_count(5, 1)), count - 1]
+    wanted = [wg.compile(f)(float(xs[k]), float(ys[k])) for k in rows]
+    slopes = [wg.jacobian(f, argnums=(0, 1))(float(xs[k]), float(ys[k])) for k in rows]
     values = fast.batch(xs, ys)
     table = fast.batch_jacobian(xs, ys)
 
     assert flatten(values)[1].has_order_of(flatten(wanted[0])[1])
     assert flatten(table)[1].has_order_of(flatten(slopes[0])[1])
-    np.testing.assert_allclose(read_rows(values, count), [flatten(row)[0] for row in wanted], rtol=1e-15)
-    np.testing.assert_allclose(read_rows(table, count), [flatten(row)[0] for row in slopes], rtol=1e-15)
+    np.testing.assert_allclose(read_rows(values, count)[rows], [flatten(row)[0] for row in wanted], rtol=1e-15)
+    np.testing.assert_allclose(read_rows(table, count)[rows], [flatten(row)[0] for row in slopes], rtol=1e-15)
 
 
 def test_most_rows_of_several_results_are_replayed_natively() -> None:

@@ -441,10 +441,19 @@ def run_fresh_process(folder: Path | str, program: str = FRESH_PROCESS) -> list[
     return done.stdout.splitlines()
 
 
-def test_a_fresh_process_with_a_warm_cache_compiles_nothing_and_gives_the_same_bits(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Return a cache that a fresh process has filled, and the lines that the process printed."""
+    folder = tmp_path_factory.mktemp("filled")
+    return folder, run_fresh_process(folder)
+
+
+def test_a_fresh_process_with_a_warm_cache_compiles_nothing_and_gives_the_same_bits(
+    filled: tuple[Path, list[str]],
+) -> None:
+    folder, cold = filled
     without, _ = run_fresh_process("0")
-    cold = run_fresh_process(tmp_path)
-    warm = run_fresh_process(tmp_path)
+    warm = run_fresh_process(folder)
 
     assert cold == [without, "True"]
     assert warm == [without, "False"]
@@ -463,14 +472,16 @@ DAMAGES: list[Callable[[bytes, random.Random], bytes]] = [
 ]
 
 
-def test_damaged_files_are_replaced_and_change_no_answer(tmp_path: Path) -> None:
-    cold = run_fresh_process(tmp_path)
+def test_damaged_files_are_replaced_and_change_no_answer(filled: tuple[Path, list[str]], tmp_path: Path) -> None:
+    source, cold = filled
+    folder = tmp_path / "damaged"
+    shutil.copytree(source, folder)
     rng = random.Random(0)
-    for number, file in enumerate(sorted(tmp_path.iterdir())):
+    for number, file in enumerate(sorted(folder.iterdir())):
         file.write_bytes(DAMAGES[number % len(DAMAGES)](file.read_bytes(), rng))
 
-    assert run_fresh_process(tmp_path) == cold
-    assert run_fresh_process(tmp_path) == [cold[0], "False"]
+    assert run_fresh_process(folder) == cold
+    assert run_fresh_process(folder) == [cold[0], "False"]
 
 
 CROWD = """

@@ -177,7 +177,7 @@ def test_several_outputs_come_by_name_and_their_gradients_as_rows(tier: str) -> 
 @pytest.mark.parametrize("assume", [None, "finite"])
 @pytest.mark.parametrize("part", range(4))
 def test_a_jacobian_has_the_gradients_of_the_interpreter_as_rows(part: int, assume: str | None) -> None:
-    for seed in range(part, choose_count(40, 2_000), 4):
+    for seed in range(part, choose_count(24, 2_000), 4):
         circuit = several_outputs(seed)
         compiled = circuit.compile(assume=assume)
         point = list(random_point(np.random.default_rng([seed, 2]), circuit).values())

@@ -177,7 +177,7 @@ def test_array_ops_equal_the_interpreter_at_their_samples(op: ArrayOp) -> None:
 
 @pytest.mark.parametrize("op", SAMPLED_OPS, ids=lambda op: op.name)
 def test_gradients_of_array_ops_equal_the_interpreter_at_their_samples(op: ArrayOp) -> None:
-    for arrays, settings in list_samples(op):
+    for arrays, settings in [*list_samples(op)][:: choose_count(2, 1)]:
         kind = build_from_op(op, arrays, settings)
         if any(x.dtype.kind == "c" for x in arrays) or kind.type_of(kind.root()).dtype.kind != "f":
             continue
@@ -1851,7 +1851,7 @@ def check_narrow_program(seed: int) -> bool:
 
 
 def test_random_programs_on_narrow_matrices() -> None:
-    split = [check_narrow_program(seed) for seed in range(choose_count(6, 12))]
+    split = [check_narrow_program(seed) for seed in range(choose_count(4, 12))]
 
     assert any(split)
 

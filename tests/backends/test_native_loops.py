@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from wiregrad.errors import NotNativeError
 from wiregrad.ir import CircuitGraph
 from wiregrad.passes import merge_duplicates, merge_repeated
 
-from ..support.sampling import sample_pairs, sample_some
+from ..support.sampling import sample_some
 
 NEVER = 1 << 60
 
@@ -235,7 +236,7 @@ ODD_ROUNDS = {
 """What one round does where the others compute `np.roll(a, 1)` or `a * 0.5`."""
 
 
-@pytest.mark.parametrize(("change", "odd"), sample_pairs(ODD_ROUNDS, [0, 1, 2, 9, 18, 19]))
+@pytest.mark.parametrize(("change", "odd"), sample_some(product(ODD_ROUNDS, [0, 1, 2, 9, 18, 19]), 5))
 def test_one_round_may_differ(monkeypatch: pytest.MonkeyPatch, change: str, odd: int) -> None:
     def follow(w: Any, m: Any, x: Any) -> Any:
         a = w

@@ -422,10 +422,11 @@ def test_the_c_of_a_large_circuit_compiles_and_agrees(nodes: int, flag: str) -> 
 
 
 @pytest.mark.parametrize("language", ["c", "cuda"])
-def test_functions_of_a_long_listing_are_of_bounded_size(language: str) -> None:
-    functions = large().text(language).split("\n}\n")
+@pytest.mark.parametrize("nodes", [LARGE // 4, mark_full(LARGE)])
+def test_functions_of_a_long_listing_are_of_bounded_size(language: str, nodes: int) -> None:
+    functions = large(nodes).text(language).split("\n}\n")
 
-    assert len(functions) > LARGE // 1_000
+    assert len(functions) > nodes // 1_000
     assert max(text.count("\n") for text in functions) < 1_000
 
 

@@ -346,7 +346,7 @@ def recurrent(x: Any, w: Any, work: Any) -> Any:
 
 
 def test_a_long_listing_is_cut_into_functions() -> None:
-    case = Case(recurrent, ((60, 3), (3, 3), (3,)))
+    case = Case(recurrent, ((choose_count(30, 60), 3), (3, 3), (3,)))
     circuit, (inputs, *_) = traced(case), points(case)
     program = listing_of(circuit, "recurrent")
     ((row,),) = run_c([program], [[flat(inputs)]], flags=("-O0", *SANITIZER_FLAGS[1:]))

@@ -21,6 +21,8 @@ from wiregrad.frontends.replay import function_source
 from wiregrad.frontends.replay.outside_watches import nested_codes
 from wiregrad.frontends.replay.recorded_calls import certify
 
+from ..support.sampling import sample_pairs
+
 POINTS = [(a, b) for a in (-2.0, -0.5, 0.0, 0.5, 2.0, float("nan"), float("inf")) for b in (-1.0, 0.0, 1.5)]
 LOG: list[float] = []
 OFFSETS = [0.25, 0.5]
@@ -677,11 +679,11 @@ def test_a_file_is_written_only_where_python_takes_the_arm(tmp_path: Path) -> No
     assert path.exists()
 
 
-FLAGS = [
-    "    flag = True\n    if x > 0.0:\n        flag = False\n",
-    "    flag = x > y and y > 0.0\n",
-    "    flag = False\n    if x > 0.0:\n        flag = y > 0.5\n",
-]
+FLAGS = {
+    "constants": "    flag = True\n    if x > 0.0:\n        flag = False\n",
+    "and": "    flag = x > y and y > 0.0\n",
+    "a condition in one arm": "    flag = False\n    if x > 0.0:\n        flag = y > 0.5\n",
+}
 MIXED = "(x if flag else np.sin(x))"
 EXPRESSIONS = [
     "flag",
@@ -751,19 +753,18 @@ def _as_floats(answer: Any) -> Any:
     return float(answer) if type(answer) is np.float64 else answer
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_classes_of_results_are_those_of_plain_python(expression: str) -> None:
-    for flag in FLAGS:
-        head = "def pair():\n    return [1.0, 2.0]\n\ndef f(x, y):\n    ok = y > 0.0\n"
-        text = f"{head}{flag}    r = {expression}\n    return r\n"
-        scope: dict[str, Any] = {"np": np, "TABLE": [1.5, 2.5]}
-        fast = wg.compile(define(text, dict(scope), f"{expression} {flag!r}"))
-        other = wg.compile(define(text, dict(scope), f"{expression} {flag!r}", with_source=False))
-        plain = define(text, dict(scope), f"{expression} {flag!r}", with_source=False)
-        for point in [(1.0, 2.0), (-1.0, 2.0), (2.0, 0.3), (-1.0, -0.5), (0.0, 0.0), (float("nan"), 1.0)]:
-            wanted = {describe_answer(plain, *point), describe_answer(other, *point)}
+@pytest.mark.parametrize(("expression", "flag"), sample_pairs(EXPRESSIONS, FLAGS))
+def test_classes_of_results_are_those_of_plain_python(expression: str, flag: str) -> None:
+    head = "def pair():\n    return [1.0, 2.0]\n\ndef f(x, y):\n    ok = y > 0.0\n"
+    text = f"{head}{FLAGS[flag]}    r = {expression}\n    return r\n"
+    scope: dict[str, Any] = {"np": np, "TABLE": [1.5, 2.5]}
+    fast = wg.compile(define(text, dict(scope), f"{expression} {flag}"))
+    other = wg.compile(define(text, dict(scope), f"{expression} {flag}", with_source=False))
+    plain = define(text, dict(scope), f"{expression} {flag}", with_source=False)
+    for point in [(1.0, 2.0), (-1.0, 2.0), (2.0, 0.3), (-1.0, -0.5), (0.0, 0.0), (float("nan"), 1.0)]:
+        wanted = {describe_answer(plain, *point), describe_answer(other, *point)}
 
-            assert describe_answer(fast, *point) in wanted, (flag, point)
+        assert describe_answer(fast, *point) in wanted, point
 
 
 def test_what_only_the_other_arm_reads_is_watched() -> None:

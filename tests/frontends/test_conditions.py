@@ -20,7 +20,7 @@ from ..support.conditional_programs import Program, random_program
 from ..support.limits import PATIENCE
 from ..support.sampling import sample_some
 
-COUNT, SAMPLE, PART = 5_000, 50, 450
+COUNT, SAMPLE, PART = 5_000, 25, 199
 ULPS = 4
 
 

@@ -18,7 +18,7 @@ from wiregrad.ops.gradient_flow import fill_absent
 
 from ..support.random_circuits import random_circuit, random_point
 from ..support.random_programs import random_program
-from ..support.sampling import choose_count
+from ..support.sampling import choose_count, sample_some
 
 
 @pytest.fixture(autouse=True)
@@ -301,7 +301,7 @@ def sparse_run(seed: int) -> Any:
     return wg.run(sparse.make_function(np, wg), *sparse.inputs.values())
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sample_some(range(40), 2))
 def test_in_random_programs_every_gradient_that_is_zero_has_a_cause(seed: int) -> None:
     run = sparse_run(seed)
     for node in run:

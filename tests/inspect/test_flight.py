@@ -44,7 +44,7 @@ def usual(steps: int) -> list[float]:
 
 
 @given(st.lists(st.floats(-1e300, 1e300) | st.just(math.nan), min_size=1, max_size=80), st.integers(2, 9))
-@settings(max_examples=choose_count(50, 150), deadline=None)
+@settings(max_examples=choose_count(30, 150), deadline=None)
 def test_records_keep_smallest_mean_and_largest_of_their_steps(numbers: list[float], capacity: int) -> None:
     history = StepHistory(capacity, 1)
     for number in numbers:
@@ -519,7 +519,7 @@ def test_no_key_breaks_out_of_report_or_picture(name: str) -> None:
 
 
 @given(st.lists(st.sampled_from([0.0, 1.0, -2.0, 1e-9, 1e9, 1e300, 5e-324, math.nan, math.inf]), max_size=60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=choose_count(25, 60), deadline=None)
 def test_no_course_of_numbers_upsets_the_recorder(numbers: list[float]) -> None:
     flight = Flight(capacity=8, keep=1, patience=2)
     for number in numbers:

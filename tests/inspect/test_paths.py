@@ -207,9 +207,9 @@ def test_long_chains_neither_under_nor_overflow_on_their_way() -> None:
     builder = wg.Builder()
     x = builder.input("x")
     one, two = x, x
-    for _ in range(2_000):
+    for _ in range(1_200):
         one, two = one * 4.0, two * 4.0
-    for _ in range(2_000):
+    for _ in range(1_200):
         one, two = one * 0.25, two * 0.125
     run = builder.build(one + two).run(x=1)
     found = paths(run, "x")

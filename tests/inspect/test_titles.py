@@ -29,7 +29,7 @@ def unnamed(x: Any, y: Any) -> Any:
 
 def looped(x: Any, y: Any) -> Any:
     """Return a chain of many nodes without names."""
-    for _ in range(12):
+    for _ in range(6):
         x = np.tanh(np.sin(x) * 1.5 + y) - x / 7.0
     return np.max(x) * 2.0 - np.maximum(x[0], 0.0)
 

@@ -20,10 +20,10 @@ from wiregrad.frontends.recording import tape as tapes
 
 from ..support.sampling import choose_count
 
-EXAMPLES = choose_count(40, 250)
+EXAMPLES = choose_count(30, 250)
 """How many examples a property is tried on."""
 PROPERTY = settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-MACHINE = settings(PROPERTY, max_examples=choose_count(60, 500), stateful_step_count=50)
+MACHINE = settings(PROPERTY, max_examples=choose_count(40, 500), stateful_step_count=50)
 Shape = tuple[int, ...]
 
 

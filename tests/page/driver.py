@@ -19,7 +19,14 @@ from ..support.sampling import mark_full
 
 ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--renderer-process-limit=1"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--in-process-gpu",
+    "--renderer-process-limit=1",
+    # A page of a test lives for a second, in which optimising its script takes more time than it saves.
+    "--js-flags=--no-opt --no-maglev --max-lazy",
+]
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser")
 """The programs that are Chromium; the first is Chromium without the windows that nobody sees, which take time too."""
 WIDE = (1280, 800)

@@ -244,7 +244,11 @@ class SampleCase:
             assert isinstance(self.weights, list)
             run()
 
-        return PlannedCheck(f"{self.name}, {self.dtype} {self.layout}: {what}", without_warnings(run_with_weights))
+        return PlannedCheck(f"{self._label}: {what}", without_warnings(run_with_weights))
+
+    @cached_property
+    def _label(self) -> str:
+        return f"{self.name}, {self.dtype} {self.layout}"
 
     def call_with_leaves(self, run: Callable[..., Any], leaves: Sequence[Any]) -> list[Any]:
         """Return the outputs of a function called with other leaves."""

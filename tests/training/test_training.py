@@ -21,7 +21,7 @@ from wiregrad.training import (
     read_checkpoint,
 )
 
-from ..support.sampling import sample_one
+from ..support.sampling import sample_one, sample_pairs
 from ..support.small_training import SmallTraining
 
 
@@ -69,8 +69,7 @@ def test_training_lowers_the_loss_and_keeps_a_history() -> None:
     assert len(str(run).splitlines()) == 16
 
 
-@pytest.mark.parametrize("stopped_at", [1, 9, 10, 23])
-@pytest.mark.parametrize("every", [None, 1, 4])
+@pytest.mark.parametrize(("stopped_at", "every"), sample_pairs([1, 9, 10, 23], [None, 1, 4]))
 def test_a_resumed_training_ends_with_the_same_bits(tmp_path: Path, stopped_at: int, every: int | None) -> None:
     whole = SmallTraining()
     expected = whole.digest(whole.train(epochs=4))

@@ -8,6 +8,7 @@ import { showExactly } from "../src/learn/answers";
 import { NoQuestion, type Question } from "../src/learn/questions";
 import { judge, QuestionSource, Quiz } from "../src/learn/quiz";
 import { Draws, showNumber } from "../src/learn/quiz-run";
+import { sampled } from "./sampling";
 
 interface Entry {
   formula: string;
@@ -82,8 +83,8 @@ test("answers get Python's verdicts", () => {
 });
 
 test("a quiz goes the way that Python's goes", () => {
-  for (const [k, entry] of entries.entries()) {
-    if (entry.quiz.length) alike(played(entry, k), entry.quiz, `${entry.formula} ${entry.seed}`);
+  for (const [k, entry] of sampled([...entries.entries()].filter(([, { quiz }]) => quiz.length), 2)) {
+    alike(played(entry, k), entry.quiz, `${entry.formula} ${entry.seed}`);
   }
 });
 
