@@ -16,10 +16,10 @@ from here. Three kinds of names do not need this: ufuncs ask their arguments as 
 and methods of distributions are taught once for all distributions (docs/decisions/0032-scipy-functions-are-taught.md).
 
 A function of SciPy that refuses recorded values has to find them in the functions among its arguments too. What is
-solved mostly closes over a value, `lambda x: x**2 - a`, so that no argument has one; SciPy then computes with the values
-that it gets back, and compares them, and some of its solvers return a number through which nothing flows. So every
-function among the arguments is called through a `WatchedCallback`, which looks at what it returns and at whether it
-recorded anything. Where no value takes part, the solver gets what it would get anyway.
+solved mostly closes over a value, `lambda x: x**2 - a`, so that no argument has one; SciPy then computes with the
+values that it gets back, and compares them, and some of its solvers return a number through which nothing flows. So
+every function among the arguments is called through a `WatchedCallback`, which looks at what it returns and at whether
+it recorded anything. Where no value takes part, the solver gets what it would get anyway.
 """
 
 from __future__ import annotations
