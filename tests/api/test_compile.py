@@ -666,6 +666,16 @@ def changed_constant() -> tuple[Any, Any]:
     return lambda x: x * known, lambda: setattr(known, "data", 5.0)
 
 
+def changed_constant_in_a_list() -> tuple[Any, Any]:
+    known = [wg.Value(2.0).detach()]
+    return lambda x: x * known[0], lambda: setattr(known[0], "data", 5.0)
+
+
+def changed_constant_of_an_object() -> tuple[Any, Any]:
+    known = types.SimpleNamespace(factor=wg.Value(2.0).detach())
+    return lambda x: x * known.factor, lambda: setattr(known.factor, "data", 5.0)
+
+
 def changed_lookup() -> tuple[Any, Any]:
     known = {"a": 2.0}
     get = known.get

@@ -896,20 +896,19 @@ def _element_lister(thing: object) -> Callable[[Any], Iterable[Any]]:
     return lister
 
 
-def slots_of(kind: type) -> dict[str, MemberDescriptorType]:
+def slots_of(kind: type) -> dict[str, MemberDescriptorType | GetSetDescriptorType]:
     """Return the slots of a class and its bases, under the names that code uses for them."""
     makers = [base for base in kind.__mro__ if is_python_class(base) or base in (partial, defaultdict)]
     own = [base for base in makers if not is_known_class(base)]
     slots = {name: slot for name, slot in member_slots(makers).items() if not _is_special(name)}
     named = {**slots, **member_slots(own)}
-    # The memory of a slot that a compiled class has made a computed attribute holds no object: reading it crashes.
-    return {name: slot for name, slot in named.items() if not _is_computed(kind, name)}
+    return {name: _find_computed(kind, name) or slot for name, slot in named.items()}
 
 
-def _is_computed(kind: type, name: str) -> bool:
-    """Return whether an attribute of a class is computed by compiled code."""
+def _find_computed(kind: type, name: str) -> GetSetDescriptorType | None:
+    """Return what a compiled class has put in place of a slot: the memory of that slot holds no object any more."""
     attribute = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-    return isinstance(attribute, GetSetDescriptorType)
+    return attribute if isinstance(attribute, GetSetDescriptorType) else None
 
 
 def _is_special(name: str) -> bool:
@@ -953,7 +952,7 @@ def dict_of(thing: object) -> Mapping[str, Any]:
     return attributes
 
 
-def _read_slot(owner: object, slot: MemberDescriptorType) -> object:
+def _read_slot(owner: object, slot: MemberDescriptorType | GetSetDescriptorType) -> object:
     try:
         return slot.__get__(owner)
     except AttributeError:
