@@ -85,7 +85,7 @@ def test_there_are_two_hundred_branching_programs() -> None:
 
 @pytest.mark.parametrize("shard", range(4))
 def test_branching_programs_give_the_answers_of_the_function_itself(shard: int) -> None:
-    for number in range(shard, len(ALL), 16):
+    for number in range(shard, len(ALL), 24):
         check_program(ALL[number], number, 5)
 
 

@@ -100,8 +100,8 @@ JOBS = {"texts": texts, "columns": columns}
 @pytest.mark.parametrize(
     ("job", "first", "last"),
     [
-        ("texts", 0, 200),
-        ("columns", 0, 100),
+        ("texts", 0, 100),
+        ("columns", 0, 50),
         *(pytest.param("texts", k, k + 25_000, marks=pytest.mark.full) for k in range(0, 100_000, 25_000)),
         pytest.param("columns", 0, 20_000, marks=pytest.mark.full),
     ],

@@ -47,7 +47,7 @@ from ..support.cases import (
 )
 from ..support.random_circuits import shrink_circuit
 
-COUNT, SAMPLE, CHUNK = 2_000, 50, 150
+COUNT, SAMPLE, CHUNK = 2_000, 30, 150
 
 Runner = Callable[[Sequence[RunnableListing], Sequence[Any]], list[Any]]
 

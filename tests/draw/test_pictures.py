@@ -488,7 +488,7 @@ def test_wires_between_groups_are_drawn_as_one_that_knows_how_many_they_are() ->
 
 @pytest.mark.parametrize("cap", [1, 3, 8, 20, 1000])
 def test_any_cap_holds_and_wires_only_lead_forward(cap: int) -> None:
-    for seed in range(25):
+    for seed in range(choose_count(10, 25)):
         circuit = random_circuit(np.random.default_rng([5, seed]), nodes=60)
         drawn = build_picture(circuit, cap=cap)
         shown = sum(box.nodes for box in drawn.boxes)

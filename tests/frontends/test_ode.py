@@ -652,7 +652,7 @@ COMPILED_SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", COMPILED_SETTINGS)
+@pytest.mark.parametrize("name", sample_some(COMPILED_SETTINGS, 2))
 def test_a_compiled_system_has_the_same_solution_and_gradients(name: str) -> None:
     settings = COMPILED_SETTINGS[name]
     push = lambda t, y, p: (y[1] * p["mass"], -p["spring"] * np.sin(y[0]) + 0.1 * np.cos(t))  # noqa: E731
