@@ -51,6 +51,8 @@ from wiregrad.passes import expand_unnamed, merge_repeated, prune, simplify, swe
 
 SIZES = {10: (100, 25), 1_000: (50, 25), 1_000_000: (2, 15)}
 """Elements, how many calls one measurement takes, and how many measurements there are."""
+TURN_SECONDS = 0.05
+"""How long each framework runs a program before it is another one's turn; at least 5 calls."""
 WANTED: dict[str, int | tuple[int, ...]] = {"x": 0, "x, w and b": (0, 1, 2)}
 """What is differentiated by, and its `argnums`."""
 TARGETS: dict[int, dict[str, float]] = {
@@ -432,11 +434,13 @@ def compare_with_jax(title: str, ours: Any, theirs: Any, arguments: Sequence[Any
     value, wanted = float(compiled(*arguments)[0]), float(jitted(*given)[0])
     if not np.isclose(value, wanted, rtol=1e-5):
         raise AssertionError(f"{title}: wiregrad gives {value}, JAX {wanted}")
-    tasks = {
-        "wiregrad, wg.compile": lambda: time_calls(lambda: compiled(*arguments), 5),
-        "JAX, jitted": lambda: time_calls(lambda: jax.block_until_ready(jitted(*given)), 5),
+    calls: dict[str, Callable[[], Any]] = {
+        "wiregrad, wg.compile": lambda: compiled(*arguments),
+        "JAX, jitted": lambda: jax.block_until_ready(jitted(*given)),
     }
-    found = interleaved(tasks, 9)
+    # Turns of equal length: after its turn, the other one's code and values are in the caches.
+    counts = {name: max(5, math.ceil(TURN_SECONDS / time_calls(call, 5))) for name, call in calls.items()}
+    found = interleaved({name: partial(time_calls, call, counts[name]) for name, call in calls.items()}, 9)
     ratios = {name: time / found["wiregrad, wg.compile"] for name, time in found.items()}
     rows = [[name, milliseconds(time), f"{ratios[name]:.2f}", f"{first[name]:.2f} s"] for name, time in found.items()]
     head = ["framework", "processor time", "relative to wiregrad", "first result"]
