@@ -1757,12 +1757,18 @@ def _list_periods(kinds: NDArray[np.int64]) -> list[int]:
 
 
 def _find_runs(kinds: NDArray[np.int64], period: int, is_free: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return the first node and the end of each long run of nodes that repeat after a period."""
+    """Return the first node and the end of each long run of nodes that repeat after a period; no node is in two."""
     same = (kinds[period:] == kinds[:-period]) & is_free[period:] & is_free[:-period]
     ends = np.flatnonzero(np.diff(same.astype(np.int8), prepend=0, append=0)).reshape(-1, 2)
     ends[:, 1] += period
-    is_long = ends[:, 1] - ends[:, 0] >= max(MIN_LOOP_NODES, MIN_LOOP_ROUNDS * period)
-    return [(first, end) for first, end in ends[is_long].tolist()]
+    shortest = max(MIN_LOOP_NODES, MIN_LOOP_ROUNDS * period)
+    runs: list[tuple[int, int]] = []
+    for first, end in ends[ends[:, 1] - ends[:, 0] >= shortest].tolist():
+        # The last round of one run may be the first round of another, where the two are not alike everywhere.
+        begin = max(first, runs[-1][1]) if runs else first
+        if end - begin >= shortest:
+            runs.append((begin, end))
+    return runs
 
 
 def _find_equal_rounds(circuit: CircuitGraph, region: LoopRegion) -> list[LoopRegion]:
@@ -2054,6 +2060,7 @@ class _CircuitLowering:
         """Lower every node, and copy to the results what is not computed in their place."""
         node = 0
         for plan in self._plans:
+            assert plan.region.first >= node, "loops must not share nodes"
             self._lower_nodes(range(node, plan.region.first))
             if self._lower_loop(plan):
                 self.values += [None] * (plan.region.end - plan.region.first)
