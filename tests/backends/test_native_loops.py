@@ -70,9 +70,9 @@ def check_program(
 ) -> list[int]:
     """Compare a program whose loops are found with one in which they are not, and with the interpreter.
 
-    Sums may run in another order where arrays are read box by box (`np.roll`), where they stay transposed in memory, and
-    where one loop adds a row to all rows of a matrix and sums up the matrix: a matrix that a round has stored is summed
-    up as one vector.
+    Sums may run in another order where arrays are read box by box (`np.roll`), where they stay transposed in memory,
+    and where one loop adds a row to all rows of a matrix and sums up the matrix: a matrix that a round has stored is
+    summed up as one vector.
     """
     circuit = wg.trace(function, *arguments).unchecked()
     results, rounds = compile_gradient(circuit, arguments, fenced=True)
