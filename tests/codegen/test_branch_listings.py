@@ -283,7 +283,7 @@ def test_what_cannot_be_written_is_an_error_that_says_why() -> None:
 
     with pytest.raises(OperandError, match="not called yet, so there is no recording of it to write: call it first"):
         never.to_c()
-    with pytest.raises(OperandError, match="called with 2: .*<lambda>.*; compile it anew, and call it with one kind"):
+    with pytest.raises(OperandError, match=r"called with 2: .*<lambda>.*; compile it anew, and call it with one kind"):
         twice.to_c()
     with pytest.raises(OperandError, match="one real number"):
         pair.to_js()

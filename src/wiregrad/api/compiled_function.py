@@ -1776,7 +1776,8 @@ class PointTable:
         lengths = {len(column) for column in self.columns if column.ndim}
         if not lengths:
             raise OperandError(
-                "a batch needs a vector in place of at least one number; for one point call the function"
+                "a batch needs a vector in place of at least one number; for one point call the function; a vector is "
+                "an array: np.array([1.0, 2.0]), not a list of numbers"
             )
         if len(lengths) > 1:
             raise ShapeError(f"the vectors of a batch must have the same length; got {', '.join(map(str, lengths))}")
@@ -1800,9 +1801,12 @@ class PointTable:
 def _read_column(leaf: object) -> NDArray[np.float64]:
     column = np.asarray(leaf)
     if column.dtype.kind not in "fiu" or column.ndim > 1:
+        hint = ""
+        if column.ndim > 1:
+            hint = "; pass the columns of an array in a list, as in [q[:, 0], q[:, 1]], or use wg.vmap"
         raise OperandError(
             f"a batch takes vectors of real numbers in place of numbers; got an array of {column.dtype} with "
-            f"{column.ndim} axes"
+            f"{column.ndim} {'axis' if column.ndim == 1 else 'axes'}{hint}"
         )
     numbers = np.require(column, np.float64, ["ALIGNED"])
     # Native code steps from number to number.
@@ -1904,7 +1908,12 @@ def _fill_row(points: PointColumns, row: int, answer: Sequence[Any]) -> None:
     """Fill in one row: its results and its gradient."""
     for column, number in zip((*points.values, *(points.grads or ())), answer, strict=True):
         if not isinstance(number, float | int | np.floating):
-            raise OperandError(f"a batch needs a function that returns real numbers; got {type(number).__name__}")
+            kind = type(number).__name__
+            hint = ""
+            if isinstance(number, np.ndarray):
+                kind = f"an array of shape {number.shape}"
+                hint = "; return its elements in a tuple or list, (a, b), or use wg.vmap"
+            raise OperandError(f"a batch needs a function that returns real numbers; got {kind}{hint}")
         column[row] = number
 
 
