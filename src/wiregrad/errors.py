@@ -151,6 +151,10 @@ class IndexingError(WiregradError, IndexError):
     """An index is out of range for its axis, or is not an index."""
 
 
+class AxisError(IndexingError, np.exceptions.AxisError):
+    """An array has no such axis; as NumPy's class of this name, it is a `ValueError` and an `IndexError`."""
+
+
 class SingularError(WiregradError, np.linalg.LinAlgError):
     """A matrix is singular, or a decomposition does not exist."""
 
