@@ -1122,8 +1122,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         called = function_name(self._f)
         if not roots:
             raise OperandError(
-                f"{called} was not called yet, so there is no recording of it to write: call it first, once for each "
-                "branch that the code shall have"
+                f"{called} was not called yet, so there is no recording of it to write: call it or its value_and_grad, "
+                "once for each branch that the code shall have"
             )
         if len(roots) > 1:
             kinds = join_first_names([f"{called}({kind})" for _, kind in roots])
