@@ -32,13 +32,17 @@ from wiregrad.codegen.listing import (
 from wiregrad.dtypes import BOOL, FLOAT, WireType
 from wiregrad.errors import DomainError
 from wiregrad.frontends.formula import (
+    ARGUMENT_ADVICE,
+    CHARACTER_ADVICE,
     FUNCTION_SPELLINGS,
     MAX_CHARACTERS,
     MAX_DEPTH,
+    MIN_SUGGESTED_LETTERS,
     NAMED_CONSTANTS,
     PREFIX_FUNCTIONS,
     RAISED_LETTERS,
     SIGN_SPELLINGS,
+    WORD_ADVICE,
 )
 from wiregrad.ir import TABLE, GraphBuilder, Level, Pattern, Port
 from wiregrad.ir.columns import MAX_NAME_LENGTH, Convention, encode_mode
@@ -270,18 +274,30 @@ def _write_common_facts(ops: Iterable[Elementwise]) -> Iterator[str]:
     yield f"export const CONSTANTS: Readonly<Record<string, number>> = {_write_object(numbers)};"
     yield "/** Other spellings in formulas: of signs, of functions, of functions that are a sign before an operand. */"
     spellings = {"signs": SIGN_SPELLINGS, "functions": FUNCTION_SPELLINGS, "prefixes": PREFIX_FUNCTIONS}
-    tables = {name: json.dumps(table, ensure_ascii=False) for name, table in spellings.items()}
-    kind = "Readonly<Record<string, string>>"
-    yield f"export const SPELLINGS: Readonly<Record<{' | '.join(map(json.dumps, tables))}, {kind}>> = {{"
-    yield from (f"  {name}: {text}," for name, text in tables.items())
-    yield "};"
+    yield from _write_text_tables("SPELLINGS", spellings)
+    yield "/** What to write instead: of words, of characters, of calls with too many arguments. */"
+    advice = {"words": WORD_ADVICE, "characters": CHARACTER_ADVICE, "arguments": ARGUMENT_ADVICE}
+    yield from _write_text_tables("ADVICE", advice)
     yield "/** Letters that look like an exponent. */"
     yield f"export const RAISED_LETTERS = {json.dumps(RAISED_LETTERS, ensure_ascii=False)};"
-    yield "/** The largest formula, the deepest parentheses, the longest name. */"
-    limits = {"characters": MAX_CHARACTERS, "depth": MAX_DEPTH, "name": MAX_NAME_LENGTH}
+    yield "/** The largest formula, the deepest parentheses, the longest name, the fewest letters that are compared. */"
+    limits = {
+        "characters": MAX_CHARACTERS,
+        "depth": MAX_DEPTH,
+        "name": MAX_NAME_LENGTH,
+        "compared": MIN_SUGGESTED_LETTERS,
+    }
     yield f"export const LIMITS = {_write_object({name: str(value) for name, value in limits.items()})};"
     yield "/** What to do where an op cannot take a condition. */"
     yield f"export const HINT = {json.dumps(_find_hint(ops))};"
+
+
+def _write_text_tables(title: str, tables: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Return tables from text to text as one constant of the TypeScript module."""
+    kind = "Readonly<Record<string, string>>"
+    yield f"export const {title}: Readonly<Record<{' | '.join(map(json.dumps, tables))}, {kind}>> = {{"
+    yield from (f"  {name}: {json.dumps(table, ensure_ascii=False)}," for name, table in tables.items())
+    yield "};"
 
 
 def _write_record(op: Elementwise, parts: _RecordParts, shared: Mapping[str, str]) -> _WrittenText:

@@ -151,6 +151,10 @@ class IndexingError(WiregradError, IndexError):
     """An index is out of range for its axis, or is not an index."""
 
 
+class AxisError(IndexingError, np.exceptions.AxisError):
+    """An array has no such axis; as NumPy's class of this name, it is a `ValueError` and an `IndexError`."""
+
+
 class SingularError(WiregradError, np.linalg.LinAlgError):
     """A matrix is singular, or a decomposition does not exist."""
 
@@ -321,28 +325,37 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
     return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
 
 
-def suggest_name(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str], *, min_letters: int = MIN_COMPARED_LETTERS) -> str:
     """Return `; did you mean ...?` with the most similar known name; empty if none is similar.
+
+    Names of fewer than `min_letters` are similar only to names of the same letters.
 
     >>> suggest_name("mulitply", ["add", "multiply"]), suggest_name("max", ["fmax", "maximum"])
     ('; did you mean multiply?', '; did you mean maximum?')
     >>> suggest_name("cat", ["cast", "tan"]), suggest_name("nosuch", ["cosh"])
     ('', '')
+    >>> suggest_name("LeakyReLU", ["relu", "leaky_relu"]), suggest_name("tnh", ["tan", "tanh"], min_letters=3)
+    ('; did you mean leaky_relu?', '; did you mean tanh?')
     """
     # Comparing a name takes some microseconds, and a circuit may have millions of names.
     names = [text for text in islice(known, MAX_COMPARED_NAMES) if text != name]
+    same = [text for text in names if text.lower() == name.lower()]
     completions = [text for text in names if len(name) > 1 and text.startswith(name)]
-    nearest = sorted(completions, key=len)[:1] or _find_similar_names(name, names)
+    nearest = same[:1] or sorted(completions, key=len)[:1] or _find_similar_names(name, names, min_letters)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
-def _find_similar_names(name: str, names: list[str]) -> list[str]:
-    """Return the most similar name in a list, or an empty list."""
+def _find_similar_names(name: str, names: list[str], min_letters: int) -> list[str]:
+    """Return the most similar name in a list, or an empty list; small and capital letters are alike."""
     from difflib import get_close_matches  # noqa: PLC0415 - only a failing call pays for it
 
     if len(name) < MIN_COMPARED_LETTERS:
-        return [text for text in names if sorted(text.lower()) == sorted(name.lower())][:1]
-    return get_close_matches(name, names, n=1, cutoff=MIN_SIMILARITY)
+        same_letters = [text for text in names if sorted(text.lower()) == sorted(name.lower())]
+        if same_letters or len(name) < min_letters:
+            return same_letters[:1]
+    by_small_letters = {text.lower(): text for text in reversed(names)}
+    nearest = get_close_matches(name.lower(), by_small_letters, n=1, cutoff=MIN_SIMILARITY)
+    return [by_small_letters[text] for text in nearest]
 
 
 def short_repr(value: object, width: int = 40) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import wiregrad as wg
 from wiregrad.api import compiled_function
 from wiregrad.backends.native import batch
-from wiregrad.errors import OperandError, ShapeError
+from wiregrad.errors import GradientError, OperandError, ShapeError
 from wiregrad.frontends.recording.arguments import flatten
 
 from ..support.sampling import choose_count
@@ -389,6 +389,39 @@ def test_rows_of_other_structures_are_refused(f: Callable[..., Any]) -> None:
 def test_results_that_are_no_real_numbers_have_no_batch(f: Callable[..., Any]) -> None:
     with pytest.raises(OperandError, match="a batch needs a function that returns real numbers; got"):
         wg.compile(f).batch(np.array([1.0, 2.0]))
+
+
+QUESTIONS = ["batch", "batch_jacobian"]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(
+    "f", [lambda x: np.stack([x, x * x]), lambda x: (x, np.stack([x, x * x])), lambda x: np.array([x, 2.0 * x])]
+)
+def test_a_batch_of_a_function_that_returns_an_array_says_what_to_return(f: Callable[..., Any], question: str) -> None:
+    with pytest.raises(OperandError, match=r"got an array of shape \(2,\); return its elements in a tuple or list"):
+        getattr(wg.compile(f), question)(np.array([1.0, 2.0]))
+
+
+@pytest.mark.parametrize("question", [*QUESTIONS, "batch_value_and_grad"])
+def test_a_batch_of_points_as_rows_says_to_pass_columns(question: str) -> None:
+    ask = getattr(wg.compile(lambda q: q[0] * q[1]), question)
+    points = np.array([[1.0, 2.0], [3.0, 4.0]])
+
+    with pytest.raises(OperandError, match=r"2 axes; pass the columns .* as in \[q\[:, 0\], q\[:, 1\]\]"):
+        ask(points)
+    assert ask([points[:, 0], points[:, 1]]) is not None
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_batch_of_lists_of_numbers_says_that_vectors_are_arrays(question: str) -> None:
+    with pytest.raises(OperandError, match=r"a vector is an array: np\.array"):
+        getattr(wg.compile(lambda a, b: a * b), question)([1.0, 2.0], [3.0, 4.0])
+
+
+def test_a_gradient_of_several_results_leads_to_the_jacobian() -> None:
+    with pytest.raises(GradientError, match="for several results use the jacobian"):
+        wg.compile(lambda x: (x, x * x)).batch_value_and_grad(np.ones(3))
 
 
 @pytest.mark.parametrize("out", [(np.empty(3), np.empty(3)), [[np.empty(3), np.empty(3)]]])

@@ -196,6 +196,31 @@ def test_find_says_how_many_are_not_listed(capsys: pytest.CaptureFixture[str]) -
     assert err == f"300 nodes, of which the first {len(out.splitlines())} are listed\n"
 
 
+@pytest.mark.parametrize("term", ["grad>1", "value<=2", "nan", "inf", "bad", "absent"])
+def test_a_query_for_numbers_needs_values(capsys: pytest.CaptureFixture[str], term: str) -> None:
+    code, out, err = run(capsys, "find", "x * y", f"op:multiply {term}")
+
+    assert (code, out) == (2, "")
+    assert f"{term} asks for numbers of a run: give the values of the inputs, x=... y=..." in err
+
+
+@pytest.mark.parametrize("term", ["depth<1", "rank>=0", "index>=0", "name:f"])
+def test_a_query_for_places_needs_no_values(capsys: pytest.CaptureFixture[str], term: str) -> None:
+    assert run(capsys, "find", "x * y", f"op:multiply {term}")[0] == 0
+
+
+def test_a_circuit_without_inputs_has_numbers_to_search(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "find", "1 / 0", "inf")[1].startswith("f  divide")
+
+
+@pytest.mark.parametrize("term", ["grad>", "value<=", "index="])
+def test_a_comparison_with_nothing_is_refused(capsys: pytest.CaptureFixture[str], term: str) -> None:
+    code, _, err = run(capsys, "find", "x * y", term, "x=1", "y=2")
+
+    assert code == 2
+    assert f"{term!r} compares with '', which is no number" in err
+
+
 def test_a_query_that_has_no_meaning_says_what_was_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "find", "x * x", "gradd>3", "x=1")
 

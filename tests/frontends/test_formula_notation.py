@@ -11,11 +11,13 @@ import pytest
 import wiregrad as wg
 from wiregrad.errors import FormulaError
 from wiregrad.frontends.formula import (
+    ARGUMENT_ADVICE,
     BAR_FUNCTION,
     FUNCTION_SPELLINGS,
     PREFIX_FUNCTIONS,
     RAISED_LETTERS,
     SIGN_SPELLINGS,
+    WORD_ADVICE,
     find_function,
     parse_formula_with_notes,
 )
@@ -184,7 +186,6 @@ REFUSED = [
     ("(|x)", 2, "this | is never closed"),
     ("|(x|)", 5, "wanted a number"),
     ("max()", 5, "max() needs 2 arguments: a, b"),
-    ("max(a, b, c)", 1, "maximum takes 2 wires (a, b); got 3"),
     ("√", 2, "stops where a number, a name or ( is wanted"),
     ("√-x", 2, "wanted a number, a name or (; got '-'"),
     ("√()", 3, "√() needs 1 argument: x"),
@@ -193,8 +194,48 @@ REFUSED = [
     ("x² + $", 6, "'$' has no meaning"),
 ]
 
+HABITS = [
+    ("tnh(x)", 1, "there is no function called tnh; did you mean tanh?"),
+    ("sqt(x)", 1, "did you mean sqrt?"),
+    ("1 + sgn(x)", 5, "did you mean sign?"),
+    ("ReLU(x)", 1, "did you mean relu?"),
+    ("LeakyReLU(x)", 1, "did you mean leaky_relu?"),
+    ("mox(x)", 1, "there is no function called mox; to multiply, write mox*(...)"),
+    ("sqr(x)", 1, "there is no function called sqr; write x^2"),
+    ("cosec(x)", 1, "write 1/sin(x)"),
+    ("sum(a, b)", 1, "write a + b"),
+    ("1 - softmax(x)", 5, "write exp(a)/(exp(a) + exp(b))"),
+    ("if(x > 0, x, 0)", 1, "there is no function called if; write where(x > 0, a, b)"),
+    ("not(x > 0)", 1, "write logical_not(a)"),
+    ("f(x) = x^2", 1, "there is no function called f; to name the result, write f = ..."),
+    ("f(x) + f(y)", 1, "to multiply, write f*(...)"),
+    ("max(a, b, c)", 1, "max() needs 2 arguments: a, b; got 3; write max(max(a, b), c)"),
+    ("minimum(a, b, c)", 1, "minimum() needs 2 arguments: a, b; got 3; write min(min(a, b), c)"),
+    ("max(a)", 1, "max() needs 2 arguments: a, b; got 1"),
+    ("log(x, 2)", 1, "log() needs 1 argument: x; got 2; write log(x)/log(b) for base b"),
+    ("ln(x, 2)", 1, "ln() needs 1 argument: x; got 2; write log(x)/log(b) for base b"),
+    ("√(x, 3)", 1, "√() needs 1 argument: x; got 2; write x^(1/n) for the n-th root"),
+    ("leaky_relu(x, 0.1, 2)", 1, "leaky_relu() needs 1 to 2 arguments: x, slope; got 3"),
+    ("x if x > 0 else 0", 3, "if has no meaning in a formula; write where(x > 0, a, b)"),
+    ("x > 0 and y > 0", 7, "and has no meaning in a formula; write logical_and(a, b)"),
+    ("not x", 1, "not has no meaning in a formula; write logical_not(a)"),
+    ("max(x for x in y)", 7, "write wg.trace(f) for a Python function f"),
+    ("lambda x: x", 9, "':' has no meaning in a formula; name a part with =; trace Python with wg.trace"),
+    ("np.sin(x)", 3, "'.' has no meaning in a formula; write sin(x), not np.sin(x)"),
+    ("x!", 2, "for n! write gamma(n + 1)"),
+    ("[x + 1]*2", 1, "group with ( )"),
+    ("x[0]", 2, "group with ( ); name elements x0, x1"),
+    ("a & b", 3, "write logical_and(a, b)"),
+    ("x # input", 3, "a formula has no comments"),
+    ("'x' + 1", 1, "write names without quotes"),
+    ("3,5*x", 2, "a decimal number has a point: 3.5"),
+    ("x, y", 2, "no call is open here; a formula has one result"),
+    ("x += 1", 4, "got '='; a name is given once; write a new one"),
+]
+"""What people type who know another notation: of Python, of NumPy, of the blackboard, of their country."""
 
-@pytest.mark.parametrize(("formula", "column", "message"), [*TWO_READINGS, *REFUSED])
+
+@pytest.mark.parametrize(("formula", "column", "message"), [*TWO_READINGS, *REFUSED, *HABITS])
 def test_what_has_no_single_reading_is_refused_at_its_character(formula: str, column: int, message: str) -> None:
     with pytest.raises(FormulaError) as caught:
         wg.circuit(formula)
@@ -212,6 +253,34 @@ def test_both_readings_in_a_message_are_formulas(formula: str, column: int, _mes
     complete = [text for text in readings if "..." not in text and "inverse" not in text]
 
     assert len({circuit_text(text) for text in complete}) == len(complete)
+
+
+FORMULAS_IN_ADVICE = sorted(
+    {
+        formula
+        for advice in [*WORD_ADVICE.values(), *ARGUMENT_ADVICE.values()]
+        for formula in advice.partition(" for ")[0].split(" or ")
+        if not formula.startswith("wg.")
+    }
+)
+
+
+@pytest.mark.parametrize("formula", FORMULAS_IN_ADVICE)
+def test_what_a_message_tells_to_write_is_a_formula(formula: str) -> None:
+    assert wg.circuit(formula).inputs
+
+
+def test_no_advice_is_about_a_function_that_exists() -> None:
+    assert [word for word in WORD_ADVICE if find_function(word) is not None] == []
+
+
+def test_advice_on_arguments_is_about_ops() -> None:
+    assert [name for name in ARGUMENT_ADVICE if find_function(name) != name] == []
+
+
+@pytest.mark.parametrize("word", ["step", "sum", "if", "dot"])
+def test_a_word_with_advice_is_still_the_name_of_an_input(word: str) -> None:
+    assert wg.circuit(f"2*{word} + 1").inputs == (word,)
 
 
 @pytest.mark.parametrize(

@@ -458,3 +458,11 @@ def test_what_was_recorded_for_a_value_is_a_circuit() -> None:
 def test_a_leaf_has_no_circuit() -> None:
     with pytest.raises(GradientError, match="this value is a leaf: nothing was recorded for it"):
         wg.circuit(wg.Value(1.0))
+
+
+def test_a_run_has_its_own_blame() -> None:
+    run = wg.circuit("log(x)").run(x=0.0)
+
+    with pytest.raises(OperandError, match=r"for a run call run\.blame\(\)"):
+        wg.blame(run)
+    assert run.blame().origins

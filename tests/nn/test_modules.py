@@ -444,7 +444,7 @@ def test_the_page_on_networks_names_everything_that_there_is(name: str) -> None:
     [
         ("CrossEntropyLoss", "wiregrad.nn has no 'CrossEntropyLoss'; the loss is a function, nn.cross_entropy"),
         ("Parameter", "wiregrad.nn has no 'Parameter'; a parameter is wg.Value(array)"),
-        ("Linaer", "wiregrad.nn has no 'Linaer'"),
+        ("Linaer", "wiregrad.nn has no 'Linaer'; did you mean Linear?"),
     ],
 )
 def test_names_of_torch_nn_that_are_missing_are_explained(name: str, message: str) -> None:
@@ -471,3 +471,9 @@ def test_methods_of_pytorch_that_are_missing_are_explained(name: str, message: s
         getattr(Net(), name)
 
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(("name", "near"), [("Lnear", "Linear"), ("Conv", "Conv1d"), ("leakyrelu", "LeakyReLU")])
+def test_a_misspelt_layer_is_answered_with_the_near_one(name: str, near: str) -> None:
+    with pytest.raises(AttributeError, match=f"wiregrad.nn has no {name!r}; did you mean {near}\\?"):
+        getattr(nn, name)

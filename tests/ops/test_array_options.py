@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.errors import EscapeError
+from wiregrad.errors import AxisError, EscapeError, IndexingError
 
 from ..support.call_checks import AcceptedCall, RefusedCall, check_call, check_same_refusal
 from ..support.refusals import check_refusal
@@ -255,6 +255,71 @@ WITHOUT_RULE: dict[str, RefusedCall] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_calls_that_numpy_refuses_are_refused(name: str) -> None:
     check_same_refusal(*REFUSED[name])
+
+
+ALONG_AXIS: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": lambda x, axis: np.sum(x, axis=axis),
+    "method sum": lambda x, axis: x.sum(axis=axis),
+    "mean": lambda x, axis: np.mean(x, axis=axis),
+    "var": lambda x, axis: np.var(x, axis=axis),
+    "max": lambda x, axis: np.max(x, axis=axis),
+    "argmax": lambda x, axis: np.argmax(x, axis=axis),
+    "cumsum": lambda x, axis: np.cumsum(x, axis=axis),
+    "sort": lambda x, axis: np.sort(x, axis=axis),
+    "median": lambda x, axis: np.median(x, axis=axis),
+    "concatenate": lambda x, axis: np.concatenate([x, x], axis=axis),
+    "stack": lambda x, axis: np.stack([x, x], axis=axis),
+    "expand_dims": np.expand_dims,
+    "squeeze": lambda x, axis: np.squeeze(x, axis=axis),
+    "moveaxis": lambda x, axis: np.moveaxis(x, axis, 0),
+    "transpose": lambda x, axis: np.transpose(x, (0, axis)),
+    "flip": np.flip,
+    "roll": lambda x, axis: np.roll(x, 1, axis=axis),
+    "take": lambda x, axis: np.take(x, [0], axis=axis),
+    "take_along_axis": lambda x, axis: np.take_along_axis(x, np.zeros((2, 3), int), axis=axis),
+    "diff": lambda x, axis: np.diff(x, axis=axis),
+    "gradient": lambda x, axis: np.gradient(x, axis=axis),
+    "add.reduce": lambda x, axis: np.add.reduce(x, axis=axis),
+}
+
+
+@pytest.mark.parametrize("kind", [np.exceptions.AxisError, ValueError, IndexError, AxisError, IndexingError])
+@pytest.mark.parametrize("name", ALONG_AXIS)
+def test_an_axis_that_an_array_lacks_is_every_error_that_numpys_is(name: str, kind: type[Exception]) -> None:
+    for x in (wg.Value(MATRIX), wg.Value(MATRIX) * 2.0):
+        with pytest.raises(kind, match="axis 5 is out of bounds"):
+            ALONG_AXIS[name](x, 5)
+    with pytest.raises(kind, match="axis 5 is out of bounds"):
+        wg.grad(lambda x: np.sum(ALONG_AXIS[name](x, 5)))(MATRIX)
+
+
+def test_an_index_out_of_range_is_no_value_error() -> None:
+    with pytest.raises(IndexingError) as caught:
+        wg.Value(MATRIX)[7]
+
+    assert not isinstance(caught.value, ValueError)
+
+
+WITH_WHOLE_NUMBER: dict[str, Callable[[Any, Any], Any]] = {
+    **{name: call for name, call in ALONG_AXIS.items() if name != "gradient"},
+    "round": np.round,
+    "tile": np.tile,
+    "fft n": np.fft.fft,
+    "fft axis": lambda x, n: np.fft.fft(x, axis=n),
+    "tensordot": lambda x, n: np.tensordot(x, x.T, axes=n),
+    "split": lambda x, n: np.split(x, [n], axis=1),
+    "nansum": lambda x, n: np.nansum(x, axis=n),
+    "average": lambda x, n: np.average(x, axis=n),
+    "quantile": lambda x, n: np.quantile(x, 0.5, axis=n),
+}
+
+
+@pytest.mark.parametrize("name", WITH_WHOLE_NUMBER)
+def test_a_fraction_is_never_cut_to_a_whole_number(name: str) -> None:
+    with pytest.raises(TypeError):
+        WITH_WHOLE_NUMBER[name](MATRIX, 1.5)
+    with pytest.raises(TypeError, match=r"integer|iterable"):
+        WITH_WHOLE_NUMBER[name](wg.Value(MATRIX), 1.5)
 
 
 EMPTY_CALLS: dict[str, tuple[Callable[[], Any], str]] = {

@@ -96,3 +96,13 @@ def test_errors_that_the_reference_lists_have_their_fix(site: Path) -> None:
     for name in ("ShapeError", "BranchError", "NotInstalledError", "UnknownOpsError"):
         assert name in table
         assert name in fixes
+
+
+def test_messages_of_errors_wrap_in_their_boxes(site: Path) -> None:
+    boxes = re.findall(r"<pre>(.*?)</pre>", read_page(site / "errors.html"), re.DOTALL)
+    tracebacks = [box for box in boxes if "Traceback" in box]
+    rules = dict(re.findall(r"^(\S.*?) \{(.*?)\}", (site / "_static" / "site.css").read_text(), re.MULTILINE))
+
+    assert len(tracebacks) > 30
+    assert [box for box in tracebacks if 'class="gt"' not in box] == []
+    assert "white-space: pre-wrap" in rules[".highlight pre:has(.gt)"]

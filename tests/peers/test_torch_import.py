@@ -395,3 +395,10 @@ def test_a_tensor_without_axes_is_a_row_of_one(function: Callable[[Tensor], Tens
 
     assert run.output == pytest.approx(function(x).item(), rel=1e-12)
     assert run.grads["x"] == pytest.approx(gradient.item(), rel=1e-12)
+
+
+def test_arguments_in_a_tuple_are_answered_with_how_to_pass_them() -> None:
+    with pytest.raises(TypeError) as caught:
+        wg.from_torch(torch.nn.Linear(2, 1), (torch.ones(3, 2),))
+
+    assert "takes the arguments one by one: wg.from_torch(f, x)" in caught.value.__notes__[0]

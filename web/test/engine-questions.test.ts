@@ -118,6 +118,7 @@ test("a query that means nothing is refused with a hint", () => {
   assert.throws(() => find(circuit, null, "op:tan_h"), new FindMistake("there is no op called 'tan_h'; did you mean tanh?"));
   assert.throws(() => find(circuit, null, "grdd>1"), /cannot search for 'grdd>1'.*did you mean grad\?/);
   assert.throws(() => find(circuit, null, "grad>much"), /which is no number/);
+  assert.throws(() => find(circuit, null, "grad>"), /'grad>' compares with '', which is no number/);
   assert.throws(() => find(circuit, null, "name:/(/"), /groups are not known/);
 });
 

@@ -25,7 +25,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate, islice
@@ -84,7 +84,7 @@ from wiregrad.frontends.replay.recorded_calls import (
 from wiregrad.frontends.transforms.derivatives import hessian, jacobian, make_value_and_grad
 from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
-from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention
+from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention, join_first_names
 from wiregrad.lazy import NamedTuple, load_module_lazily, pause_collection
 
 if TYPE_CHECKING:
@@ -505,9 +505,11 @@ Query = Callable[[RecordedVariant, Sequence[Any]], Any]
 class VariantTree:
     """The variants for calls of one kind; each but the first hangs at the check of another that failed before it."""
 
-    __slots__ = ("recent", "root", "variants")
+    __slots__ = ("kind", "recent", "root", "variants")
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "") -> None:
+        self.kind = kind
+        """The arguments of these calls, for messages."""
         self.variants: list[RecordedVariant] = []
         self.root: RecordedVariant | None = None
         self.recent: RecordedVariant | None = None
@@ -1115,13 +1117,19 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
 
     def _write_branches(self, language: str, name: str | None, *, finite: bool = False) -> str:
         with self._lock:
-            roots = [tree.root for tree in self._cache.trees.values() if tree.root is not None]
-            recordings = list_recordings(roots[0]) if len(roots) == 1 else []
-        if len(roots) != 1:
-            kinds = count_with_noun(len(roots), "kind")
+            roots = [(tree.root, tree.kind) for tree in self._cache.trees.values() if tree.root is not None]
+            recordings = list_recordings(roots[0][0]) if len(roots) == 1 else []
+        called = function_name(self._f)
+        if not roots:
             raise OperandError(
-                f"{function_name(self._f)} was recorded for {kinds} of arguments; code is written for one: compile it "
-                "anew with limit=n, and call it once for each of the n branches that the code shall have"
+                f"{called} was not called yet, so there is no recording of it to write: call it or its value_and_grad, "
+                "once for each branch that the code shall have"
+            )
+        if len(roots) > 1:
+            kinds = join_first_names([f"{called}({kind})" for _, kind in roots])
+            raise OperandError(
+                f"code is written for one kind of arguments, and {called} was called with {len(roots)}: {kinds}; "
+                "compile it anew, and call it with one kind alone, once for each branch that the code shall have"
             )
         return codegen.write_branches(recordings, language, name, finite=finite)
 
@@ -1409,7 +1417,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         with self._lock:
             tree = cache.trees.get(key)
             if tree is None:
-                tree = cache.trees[key] = VariantTree()
+                tree = cache.trees[key] = VariantTree(describe_arguments(args, kwargs))
                 if not kwargs and not CHOSEN_CONVENTIONS.active_blocks():
                     self._add_quick_entry(cache, tree, args)
             tree.add(variant, walk)
@@ -1574,6 +1582,26 @@ def _find_number(variant: RecordedVariant) -> tuple[CircuitGraph, int | float]:
         if not recording.moving and isinstance(recording.results[0], float | np.floating):
             return circuit, float(recording.results[0])
     raise OperandError("code with branches is written for functions of numbers that return one real number")
+
+
+def describe_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Describe the arguments of a call for a message.
+
+    >>> describe_arguments((1.0, np.ones((2, 3), np.float32)), {"n": 2, "rows": [1.0, np.float32(2.0)]})
+    'float, float32[2, 3], n=2, rows=list of 2 (float, float32)'
+    """
+    named = [f"{name}={_describe_argument(value)}" for name, value in kwargs.items()]
+    return ", ".join([*map(_describe_argument, args), *named])
+
+
+def _describe_argument(argument: Any) -> str:
+    if isinstance(argument, np.ndarray):
+        return f"{argument.dtype}{list(argument.shape)}"
+    if isinstance(argument, list | tuple):
+        kinds = dict.fromkeys(map(_describe_argument, argument[:MAX_SHOWN_VARIANTS]))
+        return f"{type(argument).__name__} of {len(argument)} ({', '.join(kinds)})"
+    # Numbers that are fixed in a recording are part of its kind.
+    return short_repr(argument) if isinstance(argument, int | str | None) else type(argument).__name__
 
 
 def signature_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature | str:
@@ -1748,7 +1776,8 @@ class PointTable:
         lengths = {len(column) for column in self.columns if column.ndim}
         if not lengths:
             raise OperandError(
-                "a batch needs a vector in place of at least one number; for one point call the function"
+                "a batch needs a vector in place of at least one number; for one point call the function; a vector is "
+                "an array: np.array([1.0, 2.0]), not a list of numbers"
             )
         if len(lengths) > 1:
             raise ShapeError(f"the vectors of a batch must have the same length; got {', '.join(map(str, lengths))}")
@@ -1772,9 +1801,12 @@ class PointTable:
 def _read_column(leaf: object) -> NDArray[np.float64]:
     column = np.asarray(leaf)
     if column.dtype.kind not in "fiu" or column.ndim > 1:
+        hint = ""
+        if column.ndim > 1:
+            hint = "; pass the columns of an array in a list, as in [q[:, 0], q[:, 1]], or use wg.vmap"
         raise OperandError(
             f"a batch takes vectors of real numbers in place of numbers; got an array of {column.dtype} with "
-            f"{column.ndim} axes"
+            f"{column.ndim} {'axis' if column.ndim == 1 else 'axes'}{hint}"
         )
     numbers = np.require(column, np.float64, ["ALIGNED"])
     # Native code steps from number to number.
@@ -1876,7 +1908,12 @@ def _fill_row(points: PointColumns, row: int, answer: Sequence[Any]) -> None:
     """Fill in one row: its results and its gradient."""
     for column, number in zip((*points.values, *(points.grads or ())), answer, strict=True):
         if not isinstance(number, float | int | np.floating):
-            raise OperandError(f"a batch needs a function that returns real numbers; got {type(number).__name__}")
+            kind = type(number).__name__
+            hint = ""
+            if isinstance(number, np.ndarray):
+                kind = f"an array of shape {number.shape}"
+                hint = "; return its elements in a tuple or list, (a, b), or use wg.vmap"
+            raise OperandError(f"a batch needs a function that returns real numbers; got {kind}{hint}")
         column[row] = number
 
 

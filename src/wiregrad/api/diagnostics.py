@@ -20,7 +20,7 @@ from wiregrad.api.values import Value, trace_with_inputs
 from wiregrad.api.values import run as run_function
 from wiregrad.backends import RunRecord, interpreter
 from wiregrad.dtypes import count_with_noun
-from wiregrad.errors import CheckError, InputError, WiregradError, short_repr
+from wiregrad.errors import CheckError, InputError, OperandError, WiregradError, short_repr
 from wiregrad.frontends.recording.session import anomaly
 from wiregrad.inspect.blame import Blame
 from wiregrad.inspect.blame import blame as blame_of
@@ -50,6 +50,8 @@ def blame(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) 
     >>> origin.suggestion
     'use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0'
     """
+    if isinstance(f, RunRecord):
+        raise OperandError(f"wg.blame takes a function; got {short_repr(f)}: for a run call run.blame()")
     with np.errstate(all="ignore"):
         circuit, inputs = trace_with_inputs(f, args, kwargs)
         return blame_of(interpreter.run_all_outputs(circuit, inputs))

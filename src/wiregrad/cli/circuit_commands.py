@@ -55,10 +55,11 @@ from wiregrad.lazy import load_module_lazily
 if TYPE_CHECKING:
     from wiregrad import exchange
     from wiregrad.exchange import observed_run
-    from wiregrad.explorer import circuit_views
+    from wiregrad.explorer import circuit_views, large_circuits
 else:
     exchange = load_module_lazily("wiregrad.exchange")
     circuit_views = load_module_lazily("wiregrad.explorer.circuit_views")
+    large_circuits = load_module_lazily("wiregrad.explorer.large_circuits")
 
 
 def format_run_table(run: Run) -> str:
@@ -161,7 +162,11 @@ run_command = TargetCommand(
 
 def _print_found(target: CommandTarget, query: str, document: bool) -> None:
     circuit, point = target.trace_circuit()
-    run = run_all_outputs(circuit, point) if point else None
+    run = run_all_outputs(circuit, point) if point or not circuit.inputs else None
+    terms = large_circuits.find_number_terms(query)
+    if run is None and terms:
+        wanted = " ".join(f"{name}=..." for name in circuit.inputs[:5])
+        raise click.UsageError(f"{terms[0]} asks for numbers of a run: give the values of the inputs, {wanted}")
     found = circuit_views.CircuitViews(circuit, run).find_nodes(query)
     if document:
         data = {"schema": ANSWER_SCHEMA, "question": "find", "answer": to_plain_data(found)}

@@ -871,6 +871,12 @@ def import_function(
     except RuntimeError:
         # PyTorch refuses gradients of some arguments, and writes in place to what has one.
         seen = _watch_call(function, args, keywords, differentiate=False)
+    except (TypeError, AttributeError) as error:
+        if len(args) == 1 and isinstance(args[0], tuple):
+            error.add_note(
+                "wg.from_torch takes the arguments one by one: wg.from_torch(f, x), not wg.from_torch(f, (x,))"
+            )
+        raise
     name = getattr(function, "__name__", type(function).__name__)
     return build_circuit(
         seen.run,

@@ -295,7 +295,8 @@ NodeMask = NDArray[np.bool_]
 MAX_QUERY_LENGTH = 1000
 """Maximum number of characters of a query."""
 COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "=": operator.eq}
-_COMPARISON_TERM = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.+)")
+_COMPARISON_TERM = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.*)")
+_NUMBER_TERM = re.compile(r"(grad|value)[<>=]")
 
 
 class SearchableCircuit(Protocol):
@@ -335,6 +336,15 @@ def match_query(measured: SearchableCircuit, query: str) -> NodeMask:
     for term in query.split():
         mask &= _match_term(measured, term)
     return mask
+
+
+def find_number_terms(query: str) -> list[str]:
+    """Return the terms of a query that ask for numbers of a run: values, gradients, or whether they are finite.
+
+    >>> find_number_terms("op:tanh grad>2 depth<3 nan")
+    ['grad>2', 'nan']
+    """
+    return [term for term in query.split() if term in STATE_WORDS or _NUMBER_TERM.match(term)]
 
 
 def _match_term(measured: SearchableCircuit, term: str) -> NodeMask:

@@ -21,7 +21,6 @@ from itertools import pairwise
 from typing import NoReturn
 
 from wiregrad.errors import (
-    ArityError,
     DomainError,
     FormulaError,
     LimitError,
@@ -33,6 +32,8 @@ from wiregrad.ir import TABLE, CircuitGraph, GraphBuilder, Level, Place, Port, c
 from wiregrad.lazy import NamedTuple
 
 MAX_CHARACTERS = 10_000
+MIN_SUGGESTED_LETTERS = 3
+"""Minimum number of letters of a name for which a similar function is suggested: `tnh` is meant to be `tanh`."""
 
 
 def parse_formula(text: str) -> CircuitGraph:
@@ -185,6 +186,54 @@ SIGN_SPELLINGS = {
 FUNCTION_SPELLINGS = {"max": "maximum", "min": "minimum", "\N{GREEK SMALL LETTER SIGMA}": "sigmoid"}
 """Names of functions in formulas only, and the op of each."""
 
+WORD_ADVICE = {
+    **dict.fromkeys(("if", "else"), "where(x > 0, a, b)"),
+    "and": "logical_and(a, b)",
+    "or": "logical_or(a, b)",
+    "not": "logical_not(a)",
+    **dict.fromkeys(("lambda", "def", "for"), "wg.trace(f) for a Python function f"),
+    "sum": "a + b",
+    "mean": "(a + b)/2",
+    "dot": "a1*b1 + a2*b2",
+    "norm": "sqrt(a^2 + b^2)",
+    "softmax": "exp(a)/(exp(a) + exp(b))",
+    "sec": "1/cos(x)",
+    **dict.fromkeys(("cosec", "csc"), "1/sin(x)"),
+    **dict.fromkeys(("cot", "ctg"), "1/tan(x)"),
+    "tg": "tan(x)",
+    "lg": "log10(x) or log2(x)",
+    "sqr": "x^2",
+    "factorial": "gamma(n + 1)",
+    "logistic": "sigmoid(x)",
+    "swish": "silu(x)",
+    "step": "heaviside(x, 0.5)",
+    "clamp": "clip(x, 0, 1)",
+    "int": "trunc(x)",
+}
+"""Words that people use as functions or as in Python, and what to write in a formula instead."""
+
+CHARACTER_ADVICE = {
+    "!": "for n! write gamma(n + 1)",
+    **dict.fromkeys("[{", "group with ( ); name elements x0, x1"),
+    ".": "write sin(x), not np.sin(x)",
+    ":": "name a part with =; trace Python with wg.trace",
+    "#": "a formula has no comments",
+    "@": "write a1*b1 + a2*b2",
+    "&": "write logical_and(a, b)",
+    **dict.fromkeys("'\"", "write names without quotes"),
+}
+"""Characters that people type, and what to write instead."""
+
+ARGUMENT_ADVICE = {
+    "maximum": "max(max(a, b), c)",
+    "minimum": "min(min(a, b), c)",
+    "hypot": "hypot(hypot(a, b), c)",
+    "log": "log(x)/log(b) for base b",
+    "sqrt": "x^(1/n) for the n-th root",
+    "round": "round(100*x)/100 for two decimals",
+}
+"""What to write for a call of an op with more arguments than it has."""
+
 PREFIX_FUNCTIONS = {"√": "sqrt", "∛": "cbrt"}
 """Signs before an operand that are functions of it."""
 
@@ -298,6 +347,8 @@ class FormulaScanner:
         fraction = normalize_name(character).partition("\N{FRACTION SLASH}")
         if fraction[1] and fraction[2]:
             hint = f"; write ({fraction[0]}/{fraction[2]})"
+        if character in CHARACTER_ADVICE:
+            hint = f"; {CHARACTER_ADVICE[character]}"
         self._fail(f"{character!r} has no meaning in a formula{hint}", offset)
 
     def split_statements(self) -> Iterator[list[FormulaToken]]:
@@ -422,7 +473,7 @@ class FormulaScope:
                 port = self.builder.apply(op, *(operand.port for operand in operands))
                 self.applied.append(port)
                 return port
-        except (ArityError, DomainError) as error:
+        except DomainError as error:
             self.fail(str(error), offset)
 
     def is_unapplied_function(self, name: str) -> bool:
@@ -504,7 +555,10 @@ class ExpressionParser:
             if len(self.operands) == call.height:
                 name = call.token.text
                 self.scope.fail(f"{name}() needs {_describe_inputs(_called_op(name))}", token.offset)
-        self.scope.fail(_describe_missing_operand(token), token.offset)
+        message = _describe_missing_operand(token)
+        if token.text == "=" and self.pending and self.pending[-1].kind == "infix":
+            message += "; a name is given once; write a new one"
+        self.scope.fail(message, token.offset)
 
     def _check_inverse(self, call: FormulaToken, raised: FormulaToken) -> None:
         """Refuse sin⁻¹(x), which people write for arcsin(x) and for 1/sin(x)."""
@@ -528,7 +582,7 @@ class ExpressionParser:
         elif token.text == ",":
             self._reduce_operators(_OPEN_LEVEL + 1)
             if not self.pending or self.pending[-1].kind != "open call":
-                self.scope.fail("a comma separates the arguments of a call, and no call is open here", token.offset)
+                self._refuse_comma(k)
             return True
         elif token.kind == "end":
             self._reduce_operators(_OPEN_LEVEL + 1)
@@ -537,6 +591,15 @@ class ExpressionParser:
         else:
             self.scope.fail(_describe_missing_operator(token), token.offset)
         return False
+
+    def _refuse_comma(self, k: int) -> NoReturn:
+        """Refuse a comma outside a call: a decimal comma, or a second result."""
+        before, after = self.tokens[k - 1], self._following(k)
+        hint = "a formula has one result"
+        if before.kind == after.kind == "number" and before.text.isdigit():
+            hint = f"a decimal number has a point: {before.text[:_MAX_SHOWN]}.{after.text[:_MAX_SHOWN]}"
+        message = f"a comma separates the arguments of a call, and no call is open here; {hint}"
+        self.scope.fail(message, self.tokens[k].offset)
 
     def _multiply_neighbours(self, k: int) -> None:
         """Multiply an operand by the one that begins at a token, if only one reading makes sense."""
@@ -550,15 +613,23 @@ class ExpressionParser:
                     f"the argument of a function stands in parentheses: write {before.text}({argument})", token.offset
                 )
             is_refused = token.kind in ("name", "number")
+            if is_refused and before.text in WORD_ADVICE:
+                self._refuse_word(before)
         elif before.kind == "number":
             self._check_number_end(k)
             is_refused = token.kind == "number"
         else:
             is_refused = token.kind == "number" or (before.text == BAR and token.text != BAR)
         if is_refused:
+            if token.text in WORD_ADVICE:
+                self._refuse_word(token)
             self.scope.fail(_describe_missing_operator(token), token.offset)
         self._check_readings(before, token)
         self._push_infix(FormulaToken("sign", "*", token.offset, ""), before)
+
+    def _refuse_word(self, token: FormulaToken) -> NoReturn:
+        """Refuse a word of Python between operands."""
+        self.scope.fail(f"{token.text} has no meaning in a formula; write {WORD_ADVICE[token.text]}", token.offset)
 
     def _check_number_end(self, k: int) -> None:
         """Refuse letters right after a number that could be meant as a part of it: 0x10, 1_000, 2e."""
@@ -650,8 +721,13 @@ class ExpressionParser:
 
     def _refuse_function(self, token: FormulaToken) -> NoReturn:
         name = token.text
-        near = "" if name in self.scope.wires else suggest_name(name, TABLE.scalar_names())
-        hint = near or f"; to multiply, write {name[:_MAX_SHOWN]}*(...)"
+        hint = f"; to multiply, write {name[:_MAX_SHOWN]}*(...)"
+        if token is self.tokens[0] and any(other.text == "=" for other in self.tokens):
+            hint = f"; to name the result, write {name[:_MAX_SHOWN]} = ..."
+        elif name in WORD_ADVICE:
+            hint = f"; write {WORD_ADVICE[name]}"
+        elif name not in self.scope.wires:
+            hint = suggest_name(name, TABLE.scalar_names(), min_letters=MIN_SUGGESTED_LETTERS) or hint
         self.scope.fail(f"there is no function called {name}{hint}", token.offset)
 
     def _push_infix(self, token: FormulaToken, before: FormulaToken) -> None:
@@ -724,11 +800,21 @@ class ExpressionParser:
         if opened.kind == "open call":
             arguments = self.operands[opened.height :]
             del self.operands[opened.height :]
+            self._check_argument_count(opened.token, len(arguments))
             self._push_operand(self.scope.apply_op(_called_op(opened.token.text), arguments, offset), offset)
             if opened.raised is not None:
                 self._raise_last(opened.raised, offset)
         else:
             self.operands[-1] = self.operands[-1]._replace(offset=offset, grouped=True)
+
+    def _check_argument_count(self, call: FormulaToken, count: int) -> None:
+        op = TABLE[_called_op(call.text)]
+        most = len(op.inputs)
+        if most - len(op.defaults) <= count <= most:
+            return
+        advice = ARGUMENT_ADVICE.get(op.name, "") if count > most else ""
+        hint = f"; write {advice}" if advice else ""
+        self.scope.fail(f"{call.text}() needs {_describe_inputs(op.name)}; got {count}{hint}", call.offset)
 
     def _refuse_open(self, opened: _Pending) -> NoReturn:
         is_bar = opened.kind == "bar"

@@ -10,6 +10,7 @@ Optimisers are in `wiregrad.optim`.
 
 from typing import TYPE_CHECKING
 
+from wiregrad.errors import suggest_name
 from wiregrad.nn import initialisers, scalar
 from wiregrad.nn.layers import (
     ELU,
@@ -137,6 +138,7 @@ NAMES_IN_PYTORCH = {
     "init": "write nn.initialisers",
     "utils": "write optim.clip_grad_norm and optim.clip_grad_value",
     "CrossEntropyLoss": "the loss is a function, nn.cross_entropy",
+    "Dense": "write nn.Linear(inputs, outputs)",
     "NLLLoss": "the loss is a function, nn.nll_loss",
     "MSELoss": "the loss is a function, nn.mse_loss",
     "L1Loss": "the loss is a function, nn.l1_loss",
@@ -147,10 +149,10 @@ NAMES_IN_PYTORCH = {
     "KLDivLoss": "the loss is a function, nn.kl_div",
     "MultiMarginLoss": "the loss is a function, nn.multi_margin_loss",
 }
-"""What `torch.nn` has under another name, and what to write instead."""
+"""What `torch.nn` or Keras has under another name, and what to write instead."""
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        hint = f"; {NAMES_IN_PYTORCH[name]}" if name in NAMES_IN_PYTORCH else ""
+        hint = f"; {NAMES_IN_PYTORCH[name]}" if name in NAMES_IN_PYTORCH else suggest_name(name, __all__)
         raise AttributeError(f"wiregrad.nn has no {name!r}{hint}", name=name)

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -906,7 +907,7 @@ def axes_from_end(axes: Any, ndim: int) -> tuple[int, ...]:
     if type(axes) is int and -ndim <= axes < ndim:
         return (axes if axes < 0 else axes - ndim,)
     listed = (axes,) if np.ndim(axes) == 0 else tuple(axes)
-    normal = [int(np.lib.array_utils.normalize_axis_index(int(axis), ndim)) - ndim for axis in listed]
+    normal = [int(np.lib.array_utils.normalize_axis_index(operator.index(axis), ndim)) - ndim for axis in listed]
     if len(set(normal)) != len(normal):
         raise ValueError("duplicate value in 'axis'")
     return tuple(sorted(normal))

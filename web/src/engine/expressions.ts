@@ -6,7 +6,7 @@
  * refused, with both readings in the message: `1/2x`, `x^2y`, `√x²`, `2e`.
  */
 import type { CircuitNode, Place } from "../types";
-import { CONSTANTS, LEVELS, LIMITS, SPELLINGS, type OpRecord } from "./ops.generated";
+import { ADVICE, CONSTANTS, LEVELS, LIMITS, SPELLINGS, type OpRecord } from "./ops.generated";
 import { BAR, fail, functionOf, isConstant, isRoot, type Token } from "./scanner";
 import { callable, infixOf, libraryOf, opOf, prefixOf, typeOf } from "./table";
 import { printable, quoted, suggest } from "./words";
@@ -140,12 +140,14 @@ function refuseOperand(state: State, token: Token): never {
   const top = state.pending.at(-1);
   if (token.text === ")" && top?.kind === "open call" && state.operands.length === top.height) {
     const op = opOf(calledOp(top.token.text))!;
-    fail(`${top.token.text}() needs ${inputsOf(op, "argument")}: ${op.inputs.join(", ")}`, token.offset);
+    fail(`${top.token.text}() needs ${inputsOf(op)}: ${op.inputs.join(", ")}`, token.offset);
   }
   if (token.kind === "end" && !token.text) {
     fail("the formula stops where a number, a name or ( is wanted", token.offset);
   }
-  fail(`wanted a number, a name or (; got ${quoted(cut(token.written))}`, token.offset);
+  const isChange = token.text === "=" && top?.kind === "infix";
+  const hint = isChange ? "; a name is given once; write a new one" : "";
+  fail(`wanted a number, a name or (; got ${quoted(cut(token.written))}${hint}`, token.offset);
 }
 
 /** Refuse sin⁻¹(x), which people write for arcsin(x) and for 1/sin(x). */
@@ -168,9 +170,7 @@ function takeOperator(state: State, k: number): boolean {
   else if (token.text === ")") close(state, token);
   else if (token.text === ",") {
     reduce(state, OPEN + 1);
-    if (state.pending.at(-1)?.kind !== "open call") {
-      fail("a comma separates the arguments of a call, and no call is open here", token.offset);
-    }
+    if (state.pending.at(-1)?.kind !== "open call") refuseComma(state, k);
     return true;
   } else if (token.kind === "end") {
     reduce(state, OPEN + 1);
@@ -178,6 +178,16 @@ function takeOperator(state: State, k: number): boolean {
     if (opened) refuseOpen(opened);
   } else wantedOperator(token);
   return false;
+}
+
+/** Refuse a comma outside a call: a decimal comma, or a second result. */
+function refuseComma(state: State, k: number): never {
+  const [before, after] = [state.tokens[k - 1]!, following(state, k)];
+  const isDecimal = before.kind === "number" && after.kind === "number" && /^[0-9]+$/.test(before.text);
+  const decimal = `a decimal number has a point: ${cut(before.text)}.${cut(after.text)}`;
+  const hint = isDecimal ? decimal : "a formula has one result";
+  const message = `a comma separates the arguments of a call, and no call is open here; ${hint}`;
+  fail(message, state.tokens[k]!.offset);
 }
 
 /** Multiply an operand by the one that begins at a token, if only one reading makes sense. */
@@ -192,11 +202,23 @@ function multiplyNeighbours(state: State, k: number): void {
       fail(`the argument of a function stands in parentheses: write ${before.text}(${argument})`, token.offset);
     }
     refused = isPlain(token);
+    if (refused && adviceOf(before)) refuseWord(before);
   } else if (before.kind === "number") checkNumberEnd(state, k);
   else refused ||= before.text === BAR && token.text !== BAR;
+  if (refused && adviceOf(token)) refuseWord(token);
   if (refused) wantedOperator(token);
   checkReadings(state, before, token);
   pushInfix(state, { kind: "sign", text: "*", offset: token.offset, written: "" }, before);
+}
+
+/** What to write instead of a word; undefined for most words. */
+function adviceOf({ text }: Token): string | undefined {
+  return Object.hasOwn(ADVICE.words, text) ? ADVICE.words[text] : undefined;
+}
+
+/** Refuse a word of Python between operands. */
+function refuseWord(token: Token): never {
+  fail(`${token.text} has no meaning in a formula; write ${adviceOf(token)}`, token.offset);
 }
 
 /** Refuse letters right behind a number that could be meant as a part of it: 0x10, 1_000, 2e. */
@@ -319,11 +341,15 @@ function open(state: State, token: Token, kind: "call" | "parenthesis" | "bar"):
   push(state, kind, token, OPEN);
 }
 
-function refuseFunction({ scope }: State, { text, offset }: Token): never {
+function refuseFunction({ scope, tokens }: State, token: Token): never {
+  const { text, offset } = token;
   const library = libraryOf(text);
   if (library) fail(`${text} is computed by ${library}, which the page does not have: explore it from Python`, offset);
-  const near = scope.wires.has(text) ? "" : suggest(text, callable);
-  const hint = near || `; to multiply, write ${cut(text)}*(...)`;
+  let hint = `; to multiply, write ${cut(text)}*(...)`;
+  if (token === tokens[0] && tokens.some((other) => other.text === "=")) {
+    hint = `; to name the result, write ${cut(text)} = ...`;
+  } else if (adviceOf(token)) hint = `; write ${adviceOf(token)}`;
+  else if (!scope.wires.has(text)) hint = suggest(text, callable, LIMITS.compared) || hint;
   fail(`there is no function called ${text}${hint}`, offset);
 }
 
@@ -400,9 +426,19 @@ function close(state: State, token: Token): void {
   state.scope.end = endOf(token);
   const { text, offset } = opened.token;
   if (opened.kind === "open call") {
-    pushOperand(state, apply(state.scope, calledOp(text), state.operands.splice(opened.height), offset), offset);
+    const operands = state.operands.splice(opened.height);
+    checkArgumentCount(opened.token, operands.length);
+    pushOperand(state, apply(state.scope, calledOp(text), operands, offset), offset);
     if (opened.raised) raiseLast(state, opened.raised, offset);
   } else Object.assign(state.operands.at(-1)!, { offset, grouped: true });
+}
+
+function checkArgumentCount({ text, offset }: Token, count: number): void {
+  const op = opOf(calledOp(text))!;
+  const most = op.inputs.length;
+  if (count <= most && count >= most - op.defaults.length) return;
+  const advice = count > most && Object.hasOwn(ADVICE.arguments, op.name) ? `; write ${ADVICE.arguments[op.name]}` : "";
+  fail(`${text}() needs ${inputsOf(op)}: ${op.inputs.join(", ")}; got ${count}${advice}`, offset);
 }
 
 function refuseOpen({ kind, token }: Pending): never {
@@ -427,9 +463,6 @@ export function apply(scope: Scope, name: string, operands: readonly Operand[], 
   const op = opOf(name)!;
   noteExponential(scope, op, operands);
   const [wanted, given] = [op.inputs.length, operands.length];
-  if (given > wanted || given < wanted - op.defaults.length) {
-    fail(`${op.name} takes ${inputsOf(op, "wire")} (${op.inputs.join(", ")}); got ${given}`, offset);
-  }
   const missing = op.defaults.slice(op.defaults.length - (wanted - given));
   const types = [...operands.map(({ node }) => scope.nodes[node]!.type), ...missing.map(() => "float64")];
   const made = typeOf(op, types);
@@ -470,7 +503,7 @@ function wantedOperator(token: Token): never {
 }
 
 /** How many inputs an op takes, in words. */
-function inputsOf({ inputs, defaults }: OpRecord, noun: string): string {
+function inputsOf({ inputs, defaults }: OpRecord): string {
   const least = defaults.length ? `${inputs.length - defaults.length} to ` : "";
-  return `${least}${inputs.length} ${noun}${inputs.length === 1 ? "" : "s"}`;
+  return `${least}${inputs.length} argument${inputs.length === 1 ? "" : "s"}`;
 }

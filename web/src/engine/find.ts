@@ -22,7 +22,7 @@ const LONGEST = 1000;
 const COLUMNS = ["grad", "value", "depth", "rank", "index"] as const;
 const STATES = ["nan", "inf", "bad", "absent"] as const;
 const TEXTUAL = ["op", "name", "group"] as const;
-const COMPARISON = /^([a-z]+)(<=|>=|<|>|=)(.+)$/su;
+const COMPARISON = /^([a-z]+)(<=|>=|<|>|=)(.*)$/su;
 const COMPARED: Readonly<Record<string, (one: number, two: number) => boolean>> = {
   "<=": (one, two) => one <= two,
   ">=": (one, two) => one >= two,

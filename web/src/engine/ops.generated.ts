@@ -83,10 +83,16 @@ export const SPELLINGS: Readonly<Record<"signs" | "functions" | "prefixes", Read
   functions: {"max": "maximum", "min": "minimum", "σ": "sigmoid"},
   prefixes: {"√": "sqrt", "∛": "cbrt"},
 };
+/** What to write instead: of words, of characters, of calls with too many arguments. */
+export const ADVICE: Readonly<Record<"words" | "characters" | "arguments", Readonly<Record<string, string>>>> = {
+  words: {"if": "where(x > 0, a, b)", "else": "where(x > 0, a, b)", "and": "logical_and(a, b)", "or": "logical_or(a, b)", "not": "logical_not(a)", "lambda": "wg.trace(f) for a Python function f", "def": "wg.trace(f) for a Python function f", "for": "wg.trace(f) for a Python function f", "sum": "a + b", "mean": "(a + b)/2", "dot": "a1*b1 + a2*b2", "norm": "sqrt(a^2 + b^2)", "softmax": "exp(a)/(exp(a) + exp(b))", "sec": "1/cos(x)", "cosec": "1/sin(x)", "csc": "1/sin(x)", "cot": "1/tan(x)", "ctg": "1/tan(x)", "tg": "tan(x)", "lg": "log10(x) or log2(x)", "sqr": "x^2", "factorial": "gamma(n + 1)", "logistic": "sigmoid(x)", "swish": "silu(x)", "step": "heaviside(x, 0.5)", "clamp": "clip(x, 0, 1)", "int": "trunc(x)"},
+  characters: {"!": "for n! write gamma(n + 1)", "[": "group with ( ); name elements x0, x1", "{": "group with ( ); name elements x0, x1", ".": "write sin(x), not np.sin(x)", ":": "name a part with =; trace Python with wg.trace", "#": "a formula has no comments", "@": "write a1*b1 + a2*b2", "&": "write logical_and(a, b)", "'": "write names without quotes", "\"": "write names without quotes"},
+  arguments: {"maximum": "max(max(a, b), c)", "minimum": "min(min(a, b), c)", "hypot": "hypot(hypot(a, b), c)", "log": "log(x)/log(b) for base b", "sqrt": "x^(1/n) for the n-th root", "round": "round(100*x)/100 for two decimals"},
+};
 /** Letters that look like an exponent. */
 export const RAISED_LETTERS = "ʰʲʳʷʸˡˢˣᴬᴮᴰᴱᴳᴴᴵᴶᴷᴸᴹᴺᴼᴾᴿᵀᵁᵂᵃᵇᵈᵉᵍᵏᵐᵒᵖᵗᵘᵛᵝᵞᵟᵠᵡᶜᶠᶻᶿⁱⁿⱽ";
-/** The largest formula, the deepest parentheses, the longest name. */
-export const LIMITS = { characters: 10000, depth: 100, name: 200 };
+/** The largest formula, the deepest parentheses, the longest name, the fewest letters that are compared. */
+export const LIMITS = { characters: 10000, depth: 100, name: 200, compared: 3 };
 /** What to do where an op cannot take a condition. */
 export const HINT = "; make the condition a number first: (a > b) * 1";
 

@@ -2,7 +2,7 @@
  * Cuts a formula into tokens and statements, as `src/wiregrad/frontends/formula.py` does. A token holds what it
  * means and how it was written: `·` is `*`, `x₁` is `x1`. Offsets are in UTF-16 units of the text.
  */
-import { CONSTANTS, RAISED_LETTERS, SPELLINGS } from "./ops.generated";
+import { ADVICE, CONSTANTS, RAISED_LETTERS, SPELLINGS } from "./ops.generated";
 import { infixOf, opOf, prefixOf, signs } from "./table";
 import { quoted } from "./words";
 
@@ -124,6 +124,7 @@ function refuse(letter: string, offset: number): never {
   let hint = RAISED.includes(letter) ? "; a raised sign stands before a raised digit, as in x⁻¹" : "";
   const [over, under] = letter.normalize("NFKC").split("\u2044");
   if (under) hint = `; write (${over}/${under})`;
+  if (Object.hasOwn(ADVICE.characters, letter)) hint = `; ${ADVICE.characters[letter]}`;
   fail(`${quoted(letter)} has no meaning in a formula${hint}`, offset);
 }
 

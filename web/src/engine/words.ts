@@ -34,20 +34,25 @@ export function shown(text: string, width = 40): string {
   return whole.length <= width ? whole.join("") : `${whole.slice(0, width - 3).join("")}...`;
 }
 
-/** Return '; did you mean ...?' for the nearest known name, or nothing. */
-export function suggest(name: string, known: readonly string[]): string {
+/**
+ * Return '; did you mean ...?' for the nearest known name, or nothing. A name of fewer letters than `fewest` is similar
+ * only to names of the same letters.
+ */
+export function suggest(name: string, known: readonly string[], fewest = COMPARED_LETTERS): string {
   const others = known.filter((text) => text !== name);
+  const same = others.find((text) => text.toLowerCase() === name.toLowerCase());
   const longer = [...name].length > 1 ? others.filter((text) => text.startsWith(name)) : [];
   longer.sort((one, two) => one.length - two.length);
-  const near = longer[0] ?? similar(name, others);
+  const near = same ?? longer[0] ?? similar(name, others, fewest);
   return near === undefined ? "" : `; did you mean ${near}?`;
 }
 
 /** The name most like a word; for a short word, the first of the same letters. */
-function similar(word: string, known: readonly string[]): string | undefined {
-  if ([...word].length >= COMPARED_LETTERS) return nearest(word, known);
+function similar(word: string, known: readonly string[], fewest: number): string | undefined {
+  const count = [...word].length;
+  if (count >= COMPARED_LETTERS) return nearest(word, known);
   const letters = sorted(word);
-  return known.find((name) => sorted(name) === letters);
+  return known.find((name) => sorted(name) === letters) ?? (count < fewest ? undefined : nearest(word, known));
 }
 
 /** The letters of a word in order, small and capital ones alike. */
@@ -55,13 +60,16 @@ function sorted(word: string): string {
   return [...word.toLowerCase()].sort().join("");
 }
 
-/** The name most like a word; of two that are equally like it the later in the alphabet. */
+/**
+ * The name most like a word, small and capital letters alike; of two that are equally like it the later in the alphabet.
+ */
 function nearest(word: string, known: readonly string[]): string | undefined {
   let best: string | undefined;
   let score = CUTOFF;
   for (const name of known) {
-    const own = likeness([...name], [...word]);
-    if (own > score || (own === score && (best === undefined || name > best))) [best, score] = [name, own];
+    const own = likeness([...name.toLowerCase()], [...word.toLowerCase()]);
+    const isLater = best === undefined || name.toLowerCase() > best.toLowerCase();
+    if (own > score || (own === score && isLater)) [best, score] = [name, own];
   }
   return best;
 }

@@ -26,6 +26,7 @@ import wiregrad.ops.special_records  # noqa: F401 - its ops are methods of value
 from wiregrad.dtypes import RECORDED_DTYPES, USUAL_DTYPES
 from wiregrad.errors import (
     ArityError,
+    AxisError,
     EscapeError,
     IndexingError,
     MutationError,
@@ -289,7 +290,8 @@ def run_composite(function: Callable[..., Any], name: str, args: tuple[Any, ...]
     except WiregradError:
         raise
     except IndexError as error:
-        raise IndexingError(f"{name}: {error}{format_user_line()}") from error
+        kind = AxisError if isinstance(error, np.exceptions.AxisError) else IndexingError
+        raise kind(f"{name}: {error}{format_user_line()}") from error
     except np.linalg.LinAlgError as error:
         raise SingularError(f"{name}: {error}{format_user_line()}") from error
     except ValueError as error:

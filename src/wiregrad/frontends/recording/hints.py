@@ -164,6 +164,13 @@ MODULE_HINTS: dict[str, str] = {
     "device_put": _ON_CPU,
     "block_until_ready": "leave it out; results are computed at once",
     "draw_dot": "write wg.run(y).to_svg()",
+    "plot": "write wg.run(y).to_svg()",
+    "paths": "write wg.run(f, x).paths('x')",
+    "branches": "write wg.run(f, x).branches('x')",
+    "kinks": "write wg.run(f, x).kinks()",
+    "rounding": "write wg.run(f, x).rounding()",
+    "flow": "write wg.run(f, x).flow()",
+    "explore": "call explore() of a circuit or run, wg.run(...)",
     "jnp": "write import numpy as np",
     "np": "write import numpy as np",
 }

@@ -17,6 +17,7 @@ import numpy as np
 
 from wiregrad.dtypes import RECORDED_DTYPES, USUAL_DTYPES, WIRE_DTYPES
 from wiregrad.errors import (
+    AxisError,
     EscapeError,
     IndexingError,
     OperandError,
@@ -757,7 +758,9 @@ def _refusal_error(op: Op, xs: Sequence[Any], error: Exception) -> Exception:
     """Make the error for operands that NumPy refused."""
     described = ", ".join(f"{op.input_name(k)} {np.shape(x)}" for k, x in enumerate(xs))
     kind: type[WiregradError] = ShapeError if isinstance(error, ValueError) else OperandError
-    if isinstance(error, np.linalg.LinAlgError | IndexError):
+    if isinstance(error, np.exceptions.AxisError):
+        kind = AxisError
+    elif isinstance(error, np.linalg.LinAlgError | IndexError):
         kind = IndexingError if isinstance(error, IndexError) else SingularError
     unusual = [x.dtype for x in xs if getattr(x, "dtype", None) in RECORDED_DTYPES - USUAL_DTYPES]
     hint = suggest_cast(unusual[0]) if unusual and kind is OperandError else ""

@@ -275,9 +275,10 @@ def check_scalar_result(result: object, f: object, *, holomorphic: bool = False)
         return
     shape = getattr(result, "shape", None) if not isinstance(result, int | float | complex) else ()
     if shape is None:
+        hint = "; for several results use the jacobian" if isinstance(result, list | tuple | dict) else ""
         raise GradientError(
             f"{function_name(f)} must return a number; "
-            f"got {type(result).__name__} {short_repr(result)}{format_user_line()}"
+            f"got {type(result).__name__} {short_repr(result)}{hint}{format_user_line()}"
         )
     if shape != ():
         index = ", ".join("0" * len(shape))

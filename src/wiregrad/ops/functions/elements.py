@@ -10,6 +10,7 @@ list without wires is read by NumPy alone.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -144,6 +145,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 def round_(x: Any, decimals: int = 0) -> Any:
     """Numbers rounded to so many decimals; halves go to the even neighbour."""
     x = lift(x)
+    decimals = operator.index(decimals)
     scale = 10.0 ** abs(decimals)
     if decimals == 0:
         return TABLE["round"](x)

@@ -6,6 +6,7 @@ Which ops `einsum` and products apply depends on the shapes of their operands al
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache, lru_cache
 from math import prod
@@ -301,7 +302,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     a = lift(a)
     b = lift(b)
     if np.ndim(axes) == 0 and not isinstance(axes, tuple | list):
-        axes = (range(-int(axes), 0), range(int(axes)))
+        axes = (range(-operator.index(axes), 0), range(operator.index(axes)))
     summed_a, summed_b = (_list_axes(summed, ndim_of(x)) for x, summed in zip((a, b), axes, strict=True))
     lengths = [[shape_of(x)[k] for k in chosen] for x, chosen in ((a, summed_a), (b, summed_b))]
     if lengths[0] != lengths[1]:
@@ -318,7 +319,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 def _list_axes(axes: Any, ndim: int) -> list[int]:
     """Return one axis or several as a list in the same order, counted from the front."""
     listed = list(axes) if np.ndim(axes) else [axes]
-    return [int(np.lib.array_utils.normalize_axis_index(int(axis), ndim)) for axis in listed]
+    return [int(np.lib.array_utils.normalize_axis_index(operator.index(axis), ndim)) for axis in listed]
 
 
 @register_function(
@@ -1115,7 +1116,7 @@ def _condition_number(x: Any, p: Any) -> Any:
 )
 def linalg_diagonal(x: Any, /, *, offset: int = 0) -> Any:
     """The diagonals of matrices, the last two axes."""
-    return _pick_diagonal(_require_matrix(x), int(offset))
+    return _pick_diagonal(_require_matrix(x), operator.index(offset))
 
 
 @register_function(
@@ -1132,7 +1133,7 @@ def linalg_diagonal(x: Any, /, *, offset: int = 0) -> Any:
 )
 def linalg_trace(x: Any, /, *, offset: int = 0) -> Any:
     """The sums of the diagonals of matrices, the last two axes."""
-    return _sum_axes(_pick_diagonal(_require_matrix(x), int(offset)), -1)
+    return _sum_axes(_pick_diagonal(_require_matrix(x), operator.index(offset)), -1)
 
 
 def _require_matrix(x: Any) -> Any:

@@ -6,6 +6,7 @@ A convolution gathers the windows of its input and ends in one matrix product.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ def _expand_setting(setting: Any, rank: int, name: str) -> AxisLengths:
     per_axis = (setting,) * rank if np.ndim(setting) == 0 else tuple(setting)
     if len(per_axis) != rank:
         raise ValueError(f"{name} needs one number, or {rank}; got {setting}")
-    return tuple([int(n) for n in per_axis])
+    return tuple([operator.index(n) for n in per_axis])
 
 
 def _flip_last(x: Any) -> Any:
@@ -556,7 +557,7 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     classes = np.asarray(tensor)
     if classes.dtype.kind not in "iu":
         raise TypeError(f"one_hot takes whole numbers; got {classes.dtype}")
-    count = int(classes.max()) + 1 if num_classes == -1 else int(num_classes)
+    count = int(classes.max()) + 1 if num_classes == -1 else operator.index(num_classes)
     _check_classes(classes, count)
     return np.eye(count, dtype=np.int64)[classes]
 

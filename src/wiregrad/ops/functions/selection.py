@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -104,7 +105,7 @@ def sliding_window_view(
     axes = range(ndim) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, ndim, allow_duplicate=True)
     for size, along in zip(sizes, axes, strict=True):
         front = moveaxis(x, along, -1)
-        windows = TABLE["windows"](front, size=(int(size),), step=(1,), dilation=(1,))
+        windows = TABLE["windows"](front, size=(operator.index(size),), step=(1,), dilation=(1,))
         x = moveaxis(windows, -2, along)
     return x
 
@@ -219,7 +220,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
 def resize(a: Any, new_shape: Any) -> Any:
     """The elements in a new shape, repeated in order as often as it takes."""
     row = as_row(lift(a))
-    shape = tuple(new_shape) if np.ndim(new_shape) else (int(new_shape),)
+    shape = tuple(new_shape) if np.ndim(new_shape) else (operator.index(new_shape),)
     if any(length < 0 for length in shape):
         raise ValueError("all elements of `new_shape` must be non-negative")
     if not shape_of(row)[0] or not prod(shape):

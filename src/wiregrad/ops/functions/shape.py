@@ -893,7 +893,7 @@ def _join_blocks(xs: Any, depth: int, ndim: int) -> Any:
 def _find_cuts(sections: Any, length: int, *, even: bool) -> list[int]:
     """Return the positions at which an axis is split, including both ends."""
     if np.ndim(sections):
-        return [0, *(int(k) for k in sections), length]
+        return [0, *(operator.index(k) for k in sections), length]
     count = int(sections)
     if count <= 0:
         raise ValueError("number sections must be larger than 0.")
@@ -1046,7 +1046,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     ndim = ndim_of(x)
     if type(shift) is int and type(axis) is int:
         return _roll_axis(x, shift, axis_from_end(axis, ndim))
-    axes = [axis_from_end(int(k), ndim) for k in np.atleast_1d(axis)]
+    axes = [axis_from_end(operator.index(k), ndim) for k in np.atleast_1d(axis)]
     pairs = np.broadcast(shift, axes if np.ndim(axis) else axes[0])
     if pairs.ndim > 1:
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
@@ -1080,7 +1080,7 @@ def _roll_axis(x: Any, step: int, axis: int) -> Any:
 def tile(x: Any, reps: Any) -> Any:
     """Copies of the array side by side."""
     x = lift(x)
-    times = tuple(int(n) for n in np.atleast_1d(reps)) if np.ndim(reps) == 0 or len(reps) else ()
+    times = tuple(operator.index(n) for n in np.atleast_1d(reps)) if np.ndim(reps) == 0 or len(reps) else ()
     ndim = max(ndim_of(x), len(times))
     times = (1,) * (ndim - len(times)) + times
     shape = (1,) * (ndim - ndim_of(x)) + shape_of(x)

@@ -5,6 +5,7 @@ Cosine and sine transforms are here, too. The functions have NumPy's and SciPy's
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -76,7 +77,7 @@ def _read_norm(norm: Any) -> str:
 def _transform(name: str, x: Any, n: Any, axis: Any, norm: Any) -> Any:
     x = lift(x)
     axis = axis_from_end(axis, ndim_of(x))
-    length = shape_of(x)[axis] if n is None else int(n)
+    length = shape_of(x)[axis] if n is None else operator.index(n)
     if length < 1:
         raise ValueError(f"Invalid number of FFT data points ({length}) specified.")
     return TABLE[name](x, n=length, axis=axis, norm=_read_norm(norm))
@@ -129,8 +130,8 @@ def _list_lengths(x: Any, s: Any, axes: Any) -> list[tuple[int, int]]:
     ndim = ndim_of(x)
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
-    chosen = [axis_from_end(int(axis), ndim) for axis in axes]
-    lengths = [-1] * len(chosen) if s is None else [-1 if n is None else int(n) for n in s]
+    chosen = [axis_from_end(operator.index(axis), ndim) for axis in axes]
+    lengths = [-1] * len(chosen) if s is None else [-1 if n is None else operator.index(n) for n in s]
     if len(lengths) != len(chosen):
         raise ValueError("Shape and axes have different lengths.")
     return [(axis, shape_of(x)[axis] if n == -1 else n) for axis, n in zip(chosen, lengths, strict=True)]
@@ -220,7 +221,7 @@ def ifftshift(x: Any, axes: Any = None) -> Any:
 def _shift_halves(x: Any, axes: Any, sign: int) -> Any:
     ndim = ndim_of(x)
     chosen = range(ndim) if axes is None else np.atleast_1d(axes)
-    places = tuple(axis_from_end(int(axis), ndim) for axis in chosen)
+    places = tuple(axis_from_end(operator.index(axis), ndim) for axis in chosen)
     return roll(x, tuple(sign * (shape_of(x)[axis] // 2) for axis in places), places)
 
 
@@ -323,7 +324,7 @@ def _trigonometric(
     axis = axis_from_end(axis, ndim_of(x))
     norm = _read_norm(norm)
     _invert_type(type)
-    x = resize_axis(x, shape_of(x)[axis] if n is None else int(n), axis)
+    x = resize_axis(x, shape_of(x)[axis] if n is None else operator.index(n), axis)
     length = shape_of(x)[axis]
     if length < (2 if (wave, type) == ("cos", 1) else 1):
         raise ValueError(f"Invalid number of data points ({length}) specified.")
@@ -490,7 +491,8 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     ndim = ndim_of(a)
     if not ndim:
         return a * b
-    chosen = [*range(-ndim, 0)] if axes is None else [axis_from_end(int(axis), ndim) for axis in np.atleast_1d(axes)]
+    listed = range(-ndim, 0) if axes is None else np.atleast_1d(axes)
+    chosen = [axis_from_end(operator.index(axis), ndim) for axis in listed]
     if mode == "valid":
         a, b, _ = _larger_first(a, b, chosen)
     full = _multiply_spectra(a, b, chosen)
@@ -900,7 +902,7 @@ def gaussian_filter(
     """Blur an image with a bell curve along every axis."""
     x = _read_image(input, "gaussian_filter", output)
     ndim = ndim_of(x)
-    chosen = [*range(ndim)] if axes is None else [axis_from_end(int(k), ndim) for k in np.atleast_1d(axes)]
+    chosen = [*range(ndim)] if axes is None else [axis_from_end(operator.index(k), ndim) for k in np.atleast_1d(axes)]
     count = len(chosen)
     settings = zip(
         chosen, _repeat(sigma, count), _repeat(order, count), _repeat(mode, count), _repeat(radius, count), strict=True
@@ -946,7 +948,8 @@ def uniform_filter1d(
     input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0
 ) -> Any:
     """The mean of every window of a size along an axis."""
-    return correlate1d(input, np.full(int(size), 1.0 / int(size)), axis, output, mode, cval, origin)
+    count = operator.index(size)
+    return correlate1d(input, np.full(count, 1.0 / count), axis, output, mode, cval, origin)
 
 
 @register_function(scipy=("scipy.ndimage.uniform_filter",), samples=sample_calls(*_MEAN_CALLS))
@@ -963,7 +966,7 @@ def uniform_filter(
     """The mean of every window of an image."""
     x = _read_image(input, "uniform_filter", output)
     ndim = ndim_of(x)
-    chosen = [*range(ndim)] if axes is None else [axis_from_end(int(k), ndim) for k in np.atleast_1d(axes)]
+    chosen = [*range(ndim)] if axes is None else [axis_from_end(operator.index(k), ndim) for k in np.atleast_1d(axes)]
     settings = (_repeat(each, len(chosen)) for each in (size, mode, origin))
     for axis, length, border, shift in zip(chosen, *settings, strict=True):
         x = uniform_filter1d(x, length, axis, None, border, cval, shift)
