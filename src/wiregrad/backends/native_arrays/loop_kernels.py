@@ -21,8 +21,8 @@ the number of blocks and not with the number of elements.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ from wiregrad.backends.native.llvm_writer import (
     LlvmValue,
     LlvmWriter,
     RealType,
+    count_loop,
     format_vector_type,
     loop_over,
     when_all,
@@ -159,49 +160,6 @@ def write_loop_kernels(kernels: Sequence[LoopKernel]) -> str:
     return "\n".join([*declared, *lines, f"{NON_TEMPORAL} = !{{i32 1}}"])
 
 
-class _Phi(NamedTuple):
-    """A phi whose second value is known only when its loop ends."""
-
-    line: int
-    value: LlvmValue
-    first: LlvmValue
-
-
-@contextmanager
-def _count_loop(start: LlvmValue, end: LlvmValue, step: LlvmValue, carried: list[LlvmValue]) -> Iterator[LlvmValue]:
-    """Write a loop that counts from start while below end; `carried` are values that the loop hands on.
-
-    In the loop `carried` holds the values at the beginning of a round, and is given those at its end; after the loop it
-    holds the final values.
-    """
-    w = start.writer
-    before, body, after, done = (w.new_name("l") for _ in range(4))
-    initial = list(carried)
-    w.begin_block(before)
-    w.branch_if(start < end, body, done)
-    w.begin_block(body, falls=False)
-    following = w.name_value(f"%{w.new_name('next')}", "i64", 1)
-    k = w.emit_value("i64", f"phi i64 [{start}, %{before}], [{following}, %{after}]", 1)
-    phis = []
-    for value in initial:
-        phi = w.name_value(f"%{w.new_name('carried')}", value.element, value.lanes)
-        phis.append(_Phi(len(w.lines), phi, value))
-        w.lines.append("")
-    carried[:] = [phi.value for phi in phis]
-    yield k
-    w.begin_block(after)
-    for waiting, value in zip(phis, carried, strict=True):
-        text = f"phi {value.llvm_type} [{waiting.first}, %{before}], [{value}, %{after}]"
-        w.lines[waiting.line] = f"  {waiting.value} = {text}"
-    w.emit_line(f"{following} = add {k.typed}, {step}")
-    w.branch_if(following < end, body, done)
-    w.begin_block(done, falls=False)
-    carried[:] = [
-        w.emit_value(value.element, f"phi {value.llvm_type} [{first}, %{before}], [{value}, %{after}]", value.lanes)
-        for first, value in zip(initial, carried, strict=True)
-    ]
-
-
 class _LoopExpressions(ExpressionLowering):
     """Expressions in loops: cubes and fourth powers are products, which are within 2 ulp."""
 
@@ -324,17 +282,17 @@ class _KernelWriter:
         carried = totals + self._make_first_vectors(lines)
         if sums:
             block = w.as_value(self.lanes * BLOCK_VECTORS, "i64", 1)
-            with _count_loop(zero, whole, block, carried) as start:
+            with count_loop(zero, whole, block, carried) as start:
                 rest = whole - start
                 end = w.select(rest < block, whole, start + block)
                 parts = [self._make_constant(targets[store.operand].operand.dtype, store.neutral) for store in sums]
                 parts += carried[len(sums) :]
-                with _count_loop(start, end, lanes, parts) as i:
+                with count_loop(start, end, lanes, parts) as i:
                     run_body(i, None, parts)
                 steps = zip(sums, carried, parts, strict=False)
                 carried[:] = [*(self._take_step(*each) for each in steps), *parts[len(sums) :]]
         else:
-            with _count_loop(zero, whole, lanes, carried) as i:
+            with count_loop(zero, whole, lanes, carried) as i:
                 run_body(i, None, carried)
         totals = carried[: len(sums)]
         with when_all(whole > 0):
