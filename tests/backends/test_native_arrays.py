@@ -2081,7 +2081,7 @@ def multiply_and_bend(x: Any, w: Any, v: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("rows", [130, 300])
+@pytest.mark.parametrize("rows", [15, 130, 300])
 def test_products_of_one_and_two_threads_have_the_same_bits(
     monkeypatch: pytest.MonkeyPatch, rows: int, dtype: type[np.floating]
 ) -> None:
@@ -2102,6 +2102,96 @@ def test_products_of_one_and_two_threads_have_the_same_bits(
         assert_close(ours, wanted)
 
 
+@pytest.fixture
+def tile_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small matrix products be computed in tiles, and their sums in parts of 32 products."""
+    monkeypatch.setattr(array_program, "MIN_TILED_PRODUCTS", 0)
+    monkeypatch.setattr(array_program, "MIN_TILED_ROWS", 1)
+    monkeypatch.setattr(array_program, "MIN_TILED_DEPTH", 1)
+    monkeypatch.setattr(array_program, "MIN_COLUMNS_PER_MASKED", 0)
+    monkeypatch.setattr(array_program, "PANEL_ROWS", 32)
+
+
+TILED_SHAPES = [
+    (1, 1, 1),
+    (1, 5, 40),
+    (9, 1, 3),
+    (8, 16, 32),
+    (7, 15, 31),
+    (17, 33, 65),
+    (30, 64, 33),
+    (3, 8, 34, 17),
+    (2, 3, 5, 18, 35),
+]
+"""Batch axes, then the rows, sums and columns of products."""
+
+
+@pytest.mark.usefixtures("tile_everything")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", TILED_SHAPES, ids=str)
+def test_products_in_tiles_equal_the_interpreter(shape: tuple[int, ...], dtype: type[np.floating]) -> None:
+    *batch, m, k, n = shape
+    rng = np.random.default_rng(3)
+    x, turned_x, y, turned_y = (
+        rng.normal(size=(*batch, *size)).astype(dtype) for size in ((m, k), (k, m), (k, n), (n, k))
+    )
+
+    def multiply(x: Any, turned_x: Any, y: Any, turned_y: Any) -> Any:
+        lefts = (x, np.swapaxes(turned_x, -1, -2))
+        rights = (y, np.swapaxes(turned_y, -1, -2))
+        return tuple(a @ b for a in lefts for b in rights)
+
+    assert_same_values(wg.trace(multiply, x, turned_x, y, turned_y), [x, turned_x, y, turned_y])
+
+
+@pytest.mark.usefixtures("tile_everything")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_products_in_tiles_hand_unusual_numbers_on(number: float, dtype: type[np.floating]) -> None:
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(10, 40)).astype(dtype), rng.normal(size=(40, 37)).astype(dtype)
+    x[9, 39] = number
+    x[3, 0] = 0.0
+    y[0, 36] = number
+
+    with np.errstate(invalid="ignore"):
+        assert_same_values(wg.trace(lambda x, y: (x @ y, y.T @ x.T), x, y), [x, y])
+
+
+@pytest.mark.usefixtures("tile_everything")
+@pytest.mark.parametrize("seed", sample_some(range(46, 58), 2))
+def test_random_programs_in_tiles_equal_the_interpreter(seed: int) -> None:
+    check_random_program(seed, fenced=seed % 2 == 0)
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("tile_everything", "cut_everything", "share_everything")
+@pytest.mark.parametrize("start", range(2_100, 4_100, 100))
+def test_many_random_programs_in_tiles_equal_the_interpreter(start: int) -> None:
+    for seed in range(start, start + 100):
+        check_random_program(seed, fenced=seed % 2 == 0)
+
+
+@pytest.mark.usefixtures("tile_everything", "cut_everything")
+@pytest.mark.parametrize("convolve", CONVOLUTIONS)
+def test_convolutions_in_tiles_equal_the_interpreter(convolve: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(5, 2, 6, 7)), rng.normal(size=(4, 2, 3, 3))
+
+    assert_same_gradient(wg.trace(lambda x, w: np.sum(np.tanh(convolve(x, w)) ** 2), x, w), [x, w])
+
+
+@pytest.mark.parametrize(
+    ("shape", "tiled"), [((128, 784, 512), True), ((128, 256, 10), False), ((20, 20, 20), False)], ids=str
+)
+def test_sizes_decide_whether_a_product_is_computed_in_tiles(shape: tuple[int, int, int], tiled: bool) -> None:
+    m, k, n = shape
+    circuit = wg.trace(lambda x, y: x @ y, np.ones((m, k), np.float32), np.ones((k, n), np.float32))
+    (step,) = (step for step in lowering.lower_circuit(circuit).steps if isinstance(step, lowering.MatrixProduct))
+
+    assert array_program.runs_in_tiles(step) == (tiled and jit.vector_bytes() == LINE_BYTES)
+
+
 @pytest.mark.parametrize("has_same_bits", [True, False])
 def test_one_thread_multiplies_whole_matrices_where_pieces_have_the_same_bits(
     monkeypatch: pytest.MonkeyPatch, has_same_bits: bool
@@ -2109,6 +2199,7 @@ def test_one_thread_multiplies_whole_matrices_where_pieces_have_the_same_bits(
     monkeypatch.setattr(array_program, "MIN_SHARED_WORK", 1)
     monkeypatch.setattr(array_program, "MIN_PIECE_PRODUCTS", 1 << 10)
     monkeypatch.setattr(array_program, "_try_pieces", lambda *sizes: has_same_bits)
+    monkeypatch.setattr(array_program, "MAX_TILED_PRODUCTS", 0)
     x = np.ones((130, 130))
     program = ArrayProgram(wg.trace(lambda x: x @ x, x))
 
