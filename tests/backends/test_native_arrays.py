@@ -26,7 +26,7 @@ from wiregrad.backends.native_arrays.array_program import (
     GradientProgram,
     has_arrays,
 )
-from wiregrad.backends.native_arrays.loop_kernels import LINE_BYTES, STREAMED, LoopKernel
+from wiregrad.backends.native_arrays.loop_kernels import LINE_BYTES, PAGE_BYTES, STREAMED, LoopKernel
 from wiregrad.dtypes import WireType
 from wiregrad.errors import BranchError, CircuitError, InputError, NoRuleError, NotNativeError
 from wiregrad.ir import TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port
@@ -756,6 +756,13 @@ def test_many_random_programs_whose_arrays_share_memory_equal_the_interpreter(st
         check_random_program(seed, fenced=False)
 
 
+@pytest.fixture
+def multiply_by_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no product be computed in tiles, which need memory for a panel."""
+    monkeypatch.setattr(array_program, "MAX_TILED_PRODUCTS", 0)
+
+
+@pytest.mark.usefixtures("multiply_by_blas")
 def test_a_loop_writes_over_what_it_reads_for_the_last_time() -> None:
     x = np.random.default_rng(0).normal(size=(120, 90))
     circuit = wg.trace(lambda x: np.exp(-(x @ x.T)) @ x, x)
@@ -858,6 +865,7 @@ def test_random_programs_that_compute_again_equal_the_interpreter(monkeypatch: p
     check_random_program(seed, fenced=seed % 2 == 0)
 
 
+@pytest.mark.usefixtures("multiply_by_blas")
 def test_results_hold_other_arrays_before_they_are_written() -> None:
     rng = np.random.default_rng(0)
     x, v, w = rng.normal(size=(20, 300)), rng.normal(size=(300, 200)), rng.normal(size=(200, 100))
@@ -2055,6 +2063,30 @@ def list_kernels(monkeypatch: pytest.MonkeyPatch, circuit: CircuitGraph) -> list
     return kernels
 
 
+def place_in_page(array: np.ndarray, place: int) -> np.ndarray:
+    """Return a copy of an array that begins at a place in a page of memory."""
+    memory = np.zeros(array.nbytes + 2 * PAGE_BYTES, np.uint8)
+    start = -memory.ctypes.data % PAGE_BYTES + place
+    copy = memory[start : start + array.nbytes].view(array.dtype)
+    copy[:] = array
+    return copy
+
+
+@pytest.mark.usefixtures("stream_everything")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("size", [1, 31, 40, 100, 1000])
+def test_streamed_results_have_the_same_bits_at_any_place_in_a_page(size: int, dtype: type[np.floating]) -> None:
+    rng = np.random.default_rng(5)
+    x, y = (place_in_page(rng.normal(size=size).astype(dtype), 16) for _ in range(2))
+    program = ArrayProgram(wg.trace(lambda x, y: (np.tanh(x) * y, np.sum(x * y)), x, y))
+    wanted = [part.tobytes() for part in program.run([x, y])]
+    for place in range(0, 1024, 40):
+        out = place_in_page(np.zeros(size, dtype), place)
+        found = program.run([x, y], out=[out, None])
+
+        assert [part.tobytes() for part in found] == wanted, place
+
+
 @pytest.mark.usefixtures("stream_everything")
 @pytest.mark.parametrize(
     ("function", "streamed"),
@@ -2192,6 +2224,7 @@ def test_sizes_decide_whether_a_product_is_computed_in_tiles(shape: tuple[int, i
     assert array_program.runs_in_tiles(step) == (tiled and jit.vector_bytes() == LINE_BYTES)
 
 
+@pytest.mark.usefixtures("multiply_by_blas")
 @pytest.mark.parametrize("has_same_bits", [True, False])
 def test_one_thread_multiplies_whole_matrices_where_pieces_have_the_same_bits(
     monkeypatch: pytest.MonkeyPatch, has_same_bits: bool
@@ -2199,7 +2232,6 @@ def test_one_thread_multiplies_whole_matrices_where_pieces_have_the_same_bits(
     monkeypatch.setattr(array_program, "MIN_SHARED_WORK", 1)
     monkeypatch.setattr(array_program, "MIN_PIECE_PRODUCTS", 1 << 10)
     monkeypatch.setattr(array_program, "_try_pieces", lambda *sizes: has_same_bits)
-    monkeypatch.setattr(array_program, "MAX_TILED_PRODUCTS", 0)
     x = np.ones((130, 130))
     program = ArrayProgram(wg.trace(lambda x: x @ x, x))
 
