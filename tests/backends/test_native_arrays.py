@@ -26,7 +26,7 @@ from wiregrad.backends.native_arrays.array_program import (
     GradientProgram,
     has_arrays,
 )
-from wiregrad.backends.native_arrays.loop_kernels import LINE_BYTES, STREAMED, LoopKernel
+from wiregrad.backends.native_arrays.loop_kernels import LINE_BYTES, PAGE_BYTES, STREAMED, LoopKernel
 from wiregrad.dtypes import WireType
 from wiregrad.errors import BranchError, CircuitError, InputError, NoRuleError, NotNativeError
 from wiregrad.ir import TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port
@@ -756,6 +756,13 @@ def test_many_random_programs_whose_arrays_share_memory_equal_the_interpreter(st
         check_random_program(seed, fenced=False)
 
 
+@pytest.fixture
+def multiply_by_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no product be computed in tiles, which need memory for a panel."""
+    monkeypatch.setattr(array_program, "MAX_TILED_PRODUCTS", 0)
+
+
+@pytest.mark.usefixtures("multiply_by_blas")
 def test_a_loop_writes_over_what_it_reads_for_the_last_time() -> None:
     x = np.random.default_rng(0).normal(size=(120, 90))
     circuit = wg.trace(lambda x: np.exp(-(x @ x.T)) @ x, x)
@@ -858,6 +865,7 @@ def test_random_programs_that_compute_again_equal_the_interpreter(monkeypatch: p
     check_random_program(seed, fenced=seed % 2 == 0)
 
 
+@pytest.mark.usefixtures("multiply_by_blas")
 def test_results_hold_other_arrays_before_they_are_written() -> None:
     rng = np.random.default_rng(0)
     x, v, w = rng.normal(size=(20, 300)), rng.normal(size=(300, 200)), rng.normal(size=(200, 100))
@@ -2055,6 +2063,30 @@ def list_kernels(monkeypatch: pytest.MonkeyPatch, circuit: CircuitGraph) -> list
     return kernels
 
 
+def place_in_page(array: np.ndarray, place: int) -> np.ndarray:
+    """Return a copy of an array that begins at a place in a page of memory."""
+    memory = np.zeros(array.nbytes + 2 * PAGE_BYTES, np.uint8)
+    start = -memory.ctypes.data % PAGE_BYTES + place
+    copy = memory[start : start + array.nbytes].view(array.dtype)
+    copy[:] = array
+    return copy
+
+
+@pytest.mark.usefixtures("stream_everything")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("size", [1, 31, 40, 100, 1000])
+def test_streamed_results_have_the_same_bits_at_any_place_in_a_page(size: int, dtype: type[np.floating]) -> None:
+    rng = np.random.default_rng(5)
+    x, y = (place_in_page(rng.normal(size=size).astype(dtype), 16) for _ in range(2))
+    program = ArrayProgram(wg.trace(lambda x, y: (np.tanh(x) * y, np.sum(x * y)), x, y))
+    wanted = [part.tobytes() for part in program.run([x, y])]
+    for place in range(0, 1024, 40):
+        out = place_in_page(np.zeros(size, dtype), place)
+        found = program.run([x, y], out=[out, None])
+
+        assert [part.tobytes() for part in found] == wanted, place
+
+
 @pytest.mark.usefixtures("stream_everything")
 @pytest.mark.parametrize(
     ("function", "streamed"),
@@ -2081,7 +2113,7 @@ def multiply_and_bend(x: Any, w: Any, v: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("rows", [130, 300])
+@pytest.mark.parametrize("rows", [15, 130, 300])
 def test_products_of_one_and_two_threads_have_the_same_bits(
     monkeypatch: pytest.MonkeyPatch, rows: int, dtype: type[np.floating]
 ) -> None:
@@ -2102,6 +2134,97 @@ def test_products_of_one_and_two_threads_have_the_same_bits(
         assert_close(ours, wanted)
 
 
+@pytest.fixture
+def tile_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small matrix products be computed in tiles, and their sums in parts of 32 products."""
+    monkeypatch.setattr(array_program, "MIN_TILED_PRODUCTS", 0)
+    monkeypatch.setattr(array_program, "MIN_TILED_ROWS", 1)
+    monkeypatch.setattr(array_program, "MIN_TILED_DEPTH", 1)
+    monkeypatch.setattr(array_program, "MIN_COLUMNS_PER_MASKED", 0)
+    monkeypatch.setattr(array_program, "PANEL_ROWS", 32)
+
+
+TILED_SHAPES = [
+    (1, 1, 1),
+    (1, 5, 40),
+    (9, 1, 3),
+    (8, 16, 32),
+    (7, 15, 31),
+    (17, 33, 65),
+    (30, 64, 33),
+    (3, 8, 34, 17),
+    (2, 3, 5, 18, 35),
+]
+"""Batch axes, then the rows, sums and columns of products."""
+
+
+@pytest.mark.usefixtures("tile_everything")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", TILED_SHAPES, ids=str)
+def test_products_in_tiles_equal_the_interpreter(shape: tuple[int, ...], dtype: type[np.floating]) -> None:
+    *batch, m, k, n = shape
+    rng = np.random.default_rng(3)
+    x, turned_x, y, turned_y = (
+        rng.normal(size=(*batch, *size)).astype(dtype) for size in ((m, k), (k, m), (k, n), (n, k))
+    )
+
+    def multiply(x: Any, turned_x: Any, y: Any, turned_y: Any) -> Any:
+        lefts = (x, np.swapaxes(turned_x, -1, -2))
+        rights = (y, np.swapaxes(turned_y, -1, -2))
+        return tuple(a @ b for a in lefts for b in rights)
+
+    assert_same_values(wg.trace(multiply, x, turned_x, y, turned_y), [x, turned_x, y, turned_y])
+
+
+@pytest.mark.usefixtures("tile_everything")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_products_in_tiles_hand_unusual_numbers_on(number: float, dtype: type[np.floating]) -> None:
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(10, 40)).astype(dtype), rng.normal(size=(40, 37)).astype(dtype)
+    x[9, 39] = number
+    x[3, 0] = 0.0
+    y[0, 36] = number
+
+    with np.errstate(invalid="ignore"):
+        assert_same_values(wg.trace(lambda x, y: (x @ y, y.T @ x.T), x, y), [x, y])
+
+
+@pytest.mark.usefixtures("tile_everything")
+@pytest.mark.parametrize("seed", sample_some(range(46, 58), 2))
+def test_random_programs_in_tiles_equal_the_interpreter(seed: int) -> None:
+    check_random_program(seed, fenced=seed % 2 == 0)
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("tile_everything", "cut_everything", "share_everything")
+@pytest.mark.parametrize("start", range(2_100, 4_100, 100))
+def test_many_random_programs_in_tiles_equal_the_interpreter(start: int) -> None:
+    for seed in range(start, start + 100):
+        check_random_program(seed, fenced=seed % 2 == 0)
+
+
+@pytest.mark.usefixtures("tile_everything", "cut_everything")
+@pytest.mark.parametrize("convolve", CONVOLUTIONS)
+def test_convolutions_in_tiles_equal_the_interpreter(convolve: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(5, 2, 6, 7)), rng.normal(size=(4, 2, 3, 3))
+
+    assert_same_gradient(wg.trace(lambda x, w: np.sum(np.tanh(convolve(x, w)) ** 2), x, w), [x, w])
+
+
+@pytest.mark.parametrize(
+    ("shape", "tiled"), [((128, 784, 512), True), ((128, 256, 10), False), ((20, 20, 20), False)], ids=str
+)
+def test_sizes_decide_whether_a_product_is_computed_in_tiles(shape: tuple[int, int, int], tiled: bool) -> None:
+    m, k, n = shape
+    circuit = wg.trace(lambda x, y: x @ y, np.ones((m, k), np.float32), np.ones((k, n), np.float32))
+    (step,) = (step for step in lowering.lower_circuit(circuit).steps if isinstance(step, lowering.MatrixProduct))
+
+    assert array_program.runs_in_tiles(step) == (tiled and jit.vector_bytes() == LINE_BYTES)
+
+
+@pytest.mark.usefixtures("multiply_by_blas")
 @pytest.mark.parametrize("has_same_bits", [True, False])
 def test_one_thread_multiplies_whole_matrices_where_pieces_have_the_same_bits(
     monkeypatch: pytest.MonkeyPatch, has_same_bits: bool

@@ -434,6 +434,49 @@ def loop_over(first: LlvmOperand, end: LlvmValue, *, down: bool = False) -> Iter
     w.begin_block(done, falls=False)
 
 
+class _Phi(NamedTuple):
+    """A phi whose second value is known only when its loop ends."""
+
+    line: int
+    value: LlvmValue
+    first: LlvmValue
+
+
+@contextmanager
+def count_loop(start: LlvmValue, end: LlvmValue, step: LlvmValue, carried: list[LlvmValue]) -> Iterator[LlvmValue]:
+    """Write a loop that counts from start while below end; `carried` are values that the loop hands on.
+
+    In the loop `carried` holds the values at the beginning of a round, and is given those at its end; after the loop it
+    holds the final values.
+    """
+    w = start.writer
+    before, body, after, done = (w.new_name("l") for _ in range(4))
+    initial = list(carried)
+    w.begin_block(before)
+    w.branch_if(start < end, body, done)
+    w.begin_block(body, falls=False)
+    following = w.name_value(f"%{w.new_name('next')}", "i64", 1)
+    k = w.emit_value("i64", f"phi i64 [{start}, %{before}], [{following}, %{after}]", 1)
+    phis = []
+    for value in initial:
+        phi = w.name_value(f"%{w.new_name('carried')}", value.element, value.lanes)
+        phis.append(_Phi(len(w.lines), phi, value))
+        w.lines.append("")
+    carried[:] = [phi.value for phi in phis]
+    yield k
+    w.begin_block(after)
+    for waiting, value in zip(phis, carried, strict=True):
+        text = f"phi {value.llvm_type} [{waiting.first}, %{before}], [{value}, %{after}]"
+        w.lines[waiting.line] = f"  {waiting.value} = {text}"
+    w.emit_line(f"{following} = add {k.typed}, {step}")
+    w.branch_if(following < end, body, done)
+    w.begin_block(done, falls=False)
+    carried[:] = [
+        w.emit_value(value.element, f"phi {value.llvm_type} [{first}, %{before}], [{value}, %{after}]", value.lanes)
+        for first, value in zip(initial, carried, strict=True)
+    ]
+
+
 @contextmanager
 def when_all(*truths: LlvmValue) -> Iterator[None]:
     """Write a block that runs if all of these conditions hold; an integer holds unless it is 0."""

@@ -55,6 +55,7 @@ from wiregrad.backends.native.builtin_calls import (
 from wiregrad.backends.native.tiers import StepArray, StepArrays, build_loop, build_program
 from wiregrad.backends.native_arrays.loop_kernels import (
     CONTIGUOUS,
+    LINE_BYTES,
     STILL,
     STREAMED,
     STRIDED,
@@ -91,10 +92,14 @@ from wiregrad.backends.native_arrays.lowering import (
 from wiregrad.backends.native_arrays.stream_kernels import (
     MAX_BATCH_AXES,
     NO_TRANSPOSE,
+    PANEL_BYTES,
+    PANEL_ROWS,
+    TILE_BYTES,
     TRANSPOSE,
     compile_fixed_kernels,
     compile_matrix_product,
     compile_scalar_call,
+    compile_tiled_product,
     load_enter_function,
     load_loop_function,
     load_run_function,
@@ -641,9 +646,11 @@ class ArrayProgram(StreamProgram):
         self._repeated = [step for step in self._steps if isinstance(step, RepeatedSteps)]
         self._plan_memory(offset)
         self._scratch_start = self._workspace_bytes
-        """Where the partial sums of loops in pieces begin in the workspace."""
+        """Where the partial sums of loops in pieces, or the panels of products in tiles, begin in the workspace."""
         inner = [step for repeated in self._repeated for step in repeated.body.steps]
-        self._multiplies = any(isinstance(step, MatrixProduct) for step in (*self._steps, *inner))
+        products = [step for step in (*self._steps, *inner) if isinstance(step, MatrixProduct)]
+        self._multiplies = bool(products)
+        self._panels = self._place_panels(products)
         streamed = self._find_streamed_results()
         groups = [step for step in (*self._steps, *inner) if isinstance(step, LoopGroup)]
         loops = {group: _build_loop(group, streamed) for group in groups}
@@ -681,14 +688,25 @@ class ArrayProgram(StreamProgram):
     def _cut_loop(self, group: LoopGroup, loop: LoopInstruction) -> CutLoop:
         """Return a loop in pieces that threads can run at the same time; its partial sums are behind all arrays."""
         cut = cut_loop(loop, group)
+        self._place_scratch(cut.partial_sums)
+        return cut
+
+    def _place_panels(self, products: Sequence[MatrixProduct]) -> tuple[Storage, ...]:
+        """Return the panels of products in tiles, behind all arrays: one for each piece of a product."""
+        count = max((len(cut_product(step)) for step in products if runs_in_tiles(step)), default=0)
+        panels = tuple(Storage(PANEL_BYTES, np.dtype(np.uint8)) for _ in range(count))
+        self._place_scratch(panels)
+        return panels
+
+    def _place_scratch(self, storages: Sequence[Storage]) -> None:
+        """Give what one step alone uses its place behind all arrays, which other steps use as well."""
         place = _round_up(self._scratch_start)
-        for storage in cut.partial_sums:
+        for storage in storages:
             storage.offset = place + self._fence
             place = _round_up(storage.offset + storage.nbytes)
-        if cut.partial_sums:
+        if storages:
             self._workspace_bytes = max(self._workspace_bytes, place + self._fence)
-            self._blocks += cut.partial_sums
-        return cut
+            self._blocks += storages
 
     def _plan_memory(self, offset: int) -> None:
         """Give every array of the workspace, from an offset on, its place; what a round needs has one block."""
@@ -793,7 +811,11 @@ class ArrayProgram(StreamProgram):
                     yield [self._loop_words(loop) for loop in cut.joins]
             case MatrixProduct():
                 is_whole = not self._cuts_products and has_bits_of_pieces(step)
-                yield [self._product_words(piece) for piece in ([step] if is_whole else cut_product(step))]
+                pieces = [step] if is_whole else cut_product(step)
+                if runs_in_tiles(step):
+                    yield [self._tile_words(*each) for each in zip(pieces, self._panels, strict=False)]
+                else:
+                    yield [self._product_words(piece) for piece in pieces]
             case TableMove():
                 yield [self._table_words(step)]
             case InterpreterCall():
@@ -864,10 +886,7 @@ class ArrayProgram(StreamProgram):
 
     def _product_words(self, step: MatrixProduct) -> list[int]:
         kernel = compile_matrix_product(step.target.dtype.char)
-        a, b, target = step.a, step.b, step.target
-        if _matrix_layout(target)[0] == TRANSPOSE:
-            # BLAS writes rows, so the transpose of the product is computed from the transposes of the factors.
-            a, b, target = (turn_matrix(each) for each in (b, a, target))
+        a, b, target = _turn_product(step)
         batch = target.shape[:-2]
         more = MAX_BATCH_AXES - len(batch)
         layouts, leading = zip(*map(_matrix_layout, (a, b, target)), strict=True)
@@ -875,6 +894,22 @@ class ArrayProgram(StreamProgram):
         for matrix in (a, b, target):
             item = matrix.dtype.itemsize
             words += [*self._operand_words(matrix), *[0] * more, *(stride * item for stride in matrix.strides[:-2])]
+        return words
+
+    def _tile_words(self, step: MatrixProduct, panel: Storage) -> list[int]:
+        a, b, target = _turn_product(step)
+        batch = target.shape[:-2]
+        more = MAX_BATCH_AXES - len(batch)
+        k = a.shape[-1]
+        depth = _ceil_divide(k, _ceil_divide(k, PANEL_ROWS))
+        words = [compile_tiled_product(target.dtype.char), *[1] * more, *batch, *target.shape[-2:], k, depth]
+        words += [int(step.adds), *self._operand_words(StridedArray(panel, 0, (), ()))]
+        for matrix in (a, b, target):
+            item = matrix.dtype.itemsize
+            layout, leading = _matrix_layout(matrix)
+            inner = (leading, 1) if layout == NO_TRANSPOSE else (1, leading)
+            strides = (*inner, *[0] * more, *matrix.strides[:-2])
+            words += [*self._operand_words(matrix), *(stride * item for stride in strides)]
         return words
 
     def _table_words(self, step: TableMove) -> list[int]:
@@ -982,6 +1017,10 @@ def _view_pairs(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return array.view(dtype)[..., 0] if dtype.kind == "c" else array
 
 
+def _ceil_divide(size: int, parts: int) -> int:
+    return -(-size // parts)
+
+
 def _round_up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
@@ -1067,6 +1106,15 @@ LARGE_PIECE_PRODUCTS = 1 << 25
 """The number of multiplications of a piece above which there may be more pieces."""
 MAX_PROBED_PRODUCTS = 1 << 28
 """Maximum number of multiplications in a matrix product that is tried to see whether its pieces have its bits."""
+MIN_TILED_PRODUCTS = 1 << 20
+MAX_TILED_PRODUCTS = 1 << 27
+"""Between these numbers of multiplications a product is computed in tiles."""
+MIN_TILED_ROWS = 16
+MAX_TILED_ROWS = 1 << 10
+MIN_TILED_DEPTH = 16
+"""The number of rows that a product in tiles may have, and of the products that it adds up."""
+MIN_COLUMNS_PER_MASKED = 5
+"""How many columns a product in tiles has at least for each one that its tiles compute in vain."""
 WORK_PER_PRODUCT = 2
 """How many multiplications of a matrix product take as long as one op on an element."""
 MIN_SHARED_WORK = 1 << 23
@@ -1231,9 +1279,12 @@ def _choose_product_cuts(step: MatrixProduct) -> tuple[int, list[int]]:
 
 
 def has_bits_of_pieces(step: MatrixProduct) -> bool:
-    """Return whether BLAS computes a whole product to the same bits as its pieces, which one thread would rather do."""
+    """Return whether a whole product has the same bits as its pieces; if so, one thread computes it as a whole.
+
+    A product in tiles has. What BLAS does is tried.
+    """
     axis, bounds = _choose_product_cuts(step)
-    if axis < len(step.target.shape) - 2:
+    if axis < len(step.target.shape) - 2 or runs_in_tiles(step):
         return True
     if _count_products(step) > MAX_PROBED_PRODUCTS:
         return False
@@ -1258,6 +1309,24 @@ def _try_pieces(char: str, shape: tuple[int, ...], layouts: tuple[int, int], cut
     with single_blas_thread():
         pieces = [a[i:j] @ b if cut == 0 else a @ b[:, i:j] for i, j in pairwise(bounds)]
         return bool((np.concatenate(pieces, axis=cut) == a @ b).all())
+
+
+def runs_in_tiles(step: MatrixProduct) -> bool:
+    """Return whether a product is computed in tiles, and not by BLAS; its pieces are computed as the whole is."""
+    a, _, target = _turn_product(step)
+    m, n = target.shape[-2:]
+    k = a.shape[-1]
+    if jit.vector_bytes() < LINE_BYTES or not MIN_TILED_PRODUCTS <= m * n * k <= MAX_TILED_PRODUCTS:
+        return False
+    masked = -n % (TILE_BYTES // target.dtype.itemsize)
+    return MIN_TILED_ROWS <= m <= MAX_TILED_ROWS and k >= MIN_TILED_DEPTH and masked * MIN_COLUMNS_PER_MASKED <= n
+
+
+def _turn_product(step: MatrixProduct) -> tuple[StridedArray, StridedArray, StridedArray]:
+    """Return the factors and the product, whose rows are contiguous: of its transpose, if those of its own are not."""
+    if _matrix_layout(step.target)[0] == TRANSPOSE:
+        return turn_matrix(step.b), turn_matrix(step.a), turn_matrix(step.target)
+    return step.a, step.b, step.target
 
 
 def cut_product(step: MatrixProduct) -> list[MatrixProduct]:

@@ -21,8 +21,8 @@ the number of blocks and not with the number of elements.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ from wiregrad.backends.native.llvm_writer import (
     LlvmValue,
     LlvmWriter,
     RealType,
+    count_loop,
     format_vector_type,
     loop_over,
     when_all,
@@ -56,6 +57,13 @@ STREAMED = "n"
 """The operand is contiguous, large, and only written: its lines go to memory without being read into the cache."""
 LINE_BYTES = 64
 """The size of a cache line, and of the vectors that are streamed."""
+PAGE_BYTES = 4096
+LATE_ROUNDS = 3
+"""How many rounds later lines are written where one round later would make loads wait for them."""
+NEAR_ROUNDS = (1, 3)
+FAR_ROUNDS = (3, 6)
+"""How far in a page a target is ahead of an operand, in rounds, where loads wait: for lines that are written one round
+later, and for those that are written `LATE_ROUNDS` later."""
 NON_TEMPORAL = "!100"
 """The metadata of a store that goes past the cache."""
 
@@ -159,49 +167,6 @@ def write_loop_kernels(kernels: Sequence[LoopKernel]) -> str:
     return "\n".join([*declared, *lines, f"{NON_TEMPORAL} = !{{i32 1}}"])
 
 
-class _Phi(NamedTuple):
-    """A phi whose second value is known only when its loop ends."""
-
-    line: int
-    value: LlvmValue
-    first: LlvmValue
-
-
-@contextmanager
-def _count_loop(start: LlvmValue, end: LlvmValue, step: LlvmValue, carried: list[LlvmValue]) -> Iterator[LlvmValue]:
-    """Write a loop that counts from start while below end; `carried` are values that the loop hands on.
-
-    In the loop `carried` holds the values at the beginning of a round, and is given those at its end; after the loop it
-    holds the final values.
-    """
-    w = start.writer
-    before, body, after, done = (w.new_name("l") for _ in range(4))
-    initial = list(carried)
-    w.begin_block(before)
-    w.branch_if(start < end, body, done)
-    w.begin_block(body, falls=False)
-    following = w.name_value(f"%{w.new_name('next')}", "i64", 1)
-    k = w.emit_value("i64", f"phi i64 [{start}, %{before}], [{following}, %{after}]", 1)
-    phis = []
-    for value in initial:
-        phi = w.name_value(f"%{w.new_name('carried')}", value.element, value.lanes)
-        phis.append(_Phi(len(w.lines), phi, value))
-        w.lines.append("")
-    carried[:] = [phi.value for phi in phis]
-    yield k
-    w.begin_block(after)
-    for waiting, value in zip(phis, carried, strict=True):
-        text = f"phi {value.llvm_type} [{waiting.first}, %{before}], [{value}, %{after}]"
-        w.lines[waiting.line] = f"  {waiting.value} = {text}"
-    w.emit_line(f"{following} = add {k.typed}, {step}")
-    w.branch_if(following < end, body, done)
-    w.begin_block(done, falls=False)
-    carried[:] = [
-        w.emit_value(value.element, f"phi {value.llvm_type} [{first}, %{before}], [{value}, %{after}]", value.lanes)
-        for first, value in zip(initial, carried, strict=True)
-    ]
-
-
 class _LoopExpressions(ExpressionLowering):
     """Expressions in loops: cubes and fourth powers are products, which are within 2 ulp."""
 
@@ -249,6 +214,8 @@ class _KernelWriter:
         scales = {"avx512f", "avx512vl"} <= jit.processor_features()
         self.w = LlvmWriter(self.lanes, features=[SCALEF_FEATURE] if scales else [])
         self.inlines = True
+        self.late_rounds = 1
+        """How many rounds later the lines of streamed targets are written."""
         self._lowerings = {
             char: _LoopExpressions(self.w, RealType(MEMORY_TYPES[char], self.lanes), self._call_function)
             for char in "df"
@@ -268,7 +235,7 @@ class _KernelWriter:
                 k = loops.enter_context(loop_over(0, count))
                 loads = [_move_along(place, k, level) for place in loads]
                 targets = [_move_along(place, k, level) for place in targets]
-            self._write_innermost(
+            self._write_loops(
                 [_OperandPlace(operand, base, stride) for operand, base, stride, _ in loads],
                 [_OperandPlace(operand, base, stride) for operand, base, stride, _ in targets],
                 n,
@@ -299,42 +266,76 @@ class _KernelWriter:
         self._compute_values(values)
         self._store_values(values, targets, first, None, [])
 
-    def _write_innermost(self, loads: list[_OperandPlace], targets: list[_OperandPlace], n: LlvmValue) -> None:
-        """Write the innermost loop: full vectors, then what is left over under a mask."""
-        w = self.w
+    def _write_loops(self, loads: list[_OperandPlace], targets: list[_OperandPlace], n: LlvmValue) -> None:
+        """Write the innermost loop; where it streams, once for each number of rounds that lines may be late."""
         if self.kernel.single:
             self._write_single_round(loads, targets)
             return
+        lines = [self._begin_lines(place) for place in targets if place.operand.inner == STREAMED]
+        if not lines:
+            self._write_innermost(loads, targets, n, lines)
+            return
+        is_late = self._find_collisions(loads, lines)
+        for rounds, condition in ((LATE_ROUNDS, is_late), (1, is_late.is_equal_to(0))):
+            self.late_rounds = rounds
+            with when_all(condition):
+                self._write_innermost(loads, targets, n, lines)
+
+    def _find_collisions(self, loads: list[_OperandPlace], lines: list[_LineTarget]) -> LlvmValue:
+        """Write whether loads would wait for stores of the round before, and would not wait for those of rounds before.
+
+        A load waits for an earlier store that is under way if both have the same place in a page of 4 kB.
+        """
+        near = far = self.w.as_value(False, "i1", 1)
+        for line in lines:
+            size = self.lanes * LINE_BYTES // line.lanes
+            for place in loads:
+                if place.operand.inner != CONTIGUOUS:
+                    continue
+                store, load = (
+                    self.w.emit_value("i64", f"ptrtoint {address.typed} to i64", 1)
+                    for address in (line.base, place.address)
+                )
+                distance = (store - load).combine("and", PAGE_BYTES - 1)
+                near = near | ((distance >= NEAR_ROUNDS[0] * size) & (distance < NEAR_ROUNDS[1] * size))
+                far = far | ((distance >= FAR_ROUNDS[0] * size) & (distance < FAR_ROUNDS[1] * size))
+        return near & far.is_equal_to(0)
+
+    def _write_innermost(
+        self, loads: list[_OperandPlace], targets: list[_OperandPlace], n: LlvmValue, lines: list[_LineTarget]
+    ) -> None:
+        """Write the innermost loop: full vectors, then what is left over under a mask."""
+        w = self.w
         still = {k: self._load_still(place) for k, place in enumerate(loads) if place.operand.inner == STILL}
         sums = [store for store in self.kernel.stores if self._stays(store)]
         totals = [self._make_constant(targets[store.operand].operand.dtype, store.neutral) for store in sums]
-        lines = [self._begin_lines(place) for place in targets if place.operand.inner == STREAMED]
         whole = n - n.combine("and", self.lanes - 1)
         zero = w.as_value(0, "i64", 1)
         lanes = w.as_value(self.lanes, "i64", 1)
 
         def run_body(i: LlvmValue, mask: LlvmValue | None, results: list[LlvmValue]) -> None:
             values = self._load_values(loads, still, i, mask)
-            last = self._store_lines(lines, i - self.lanes, results[len(sums) :]) if mask is None else []
+            late = results[len(sums) :]
+            stored = self._store_lines(lines, i - self.late_rounds * self.lanes, late) if mask is None else []
             self._compute_values(values)
             self._store_values(values, targets, i, mask, results)
             if mask is None:
-                results[len(sums) :] = self._collect_vectors(values, lines, last)
+                results[len(sums) :] = self._collect_vectors(values, lines, stored)
 
         carried = totals + self._make_first_vectors(lines)
         if sums:
             block = w.as_value(self.lanes * BLOCK_VECTORS, "i64", 1)
-            with _count_loop(zero, whole, block, carried) as start:
+            with count_loop(zero, whole, block, carried) as start:
                 rest = whole - start
                 end = w.select(rest < block, whole, start + block)
                 parts = [self._make_constant(targets[store.operand].operand.dtype, store.neutral) for store in sums]
                 parts += carried[len(sums) :]
-                with _count_loop(start, end, lanes, parts) as i:
+                with count_loop(start, end, lanes, parts) as i:
                     run_body(i, None, parts)
                 steps = zip(sums, carried, parts, strict=False)
                 carried[:] = [*(self._take_step(*each) for each in steps), *parts[len(sums) :]]
         else:
-            with _count_loop(zero, whole, lanes, carried) as i:
+            with count_loop(zero, whole, lanes, carried) as i:
                 run_body(i, None, carried)
         totals = carried[: len(sums)]
         with when_all(whole > 0):
@@ -527,47 +528,55 @@ class _KernelWriter:
 
     def _make_first_vectors(self, lines: list[_LineTarget]) -> list[LlvmValue]:
         """Return vectors for the first round to store, which are stored aside."""
+        counts = [1 + self.late_rounds * self.lanes // line.lanes for line in lines]
         return [
-            self.w.as_value(0, line.kind, line.lanes) for line in lines for _ in range(1 + self.lanes // line.lanes)
+            self.w.as_value(0, line.kind, line.lanes)
+            for line, count in zip(lines, counts, strict=True)
+            for _ in range(count)
         ]
 
     def _collect_vectors(
-        self, values: list[LlvmValue], lines: list[_LineTarget], last: list[LlvmValue]
+        self, values: list[LlvmValue], lines: list[_LineTarget], kept: list[list[LlvmValue]]
     ) -> list[LlvmValue]:
-        """Return what the next round stores of each streamed target: the last vector before this round, and its own."""
+        """Return what later rounds store of each streamed target: what is kept of rounds before, and this one's."""
         streamed = [store for store in self.kernel.stores if self.kernel.targets[store.operand].inner == STREAMED]
         vectors = []
-        for line, store, before in zip(lines, streamed, last, strict=True):
+        for line, store, before in zip(lines, streamed, kept, strict=True):
             value = values[store.value]
-            vectors += [before, *([value] if value.lanes == line.lanes else split_lanes(value))]
+            vectors += [*before, *([value] if value.lanes == line.lanes else split_lanes(value))]
         return vectors
 
-    def _store_lines(self, lines: list[_LineTarget], i: LlvmValue, vectors: list[LlvmValue]) -> list[LlvmValue]:
-        """Write the lines of the round that began at i, of which `vectors` has those of all targets.
+    def _store_lines(self, lines: list[_LineTarget], i: LlvmValue, vectors: list[LlvmValue]) -> list[list[LlvmValue]]:
+        """Write the lines of the round that began at i; `vectors` has those of all targets, in the order of rounds.
 
-        Returns the last vector of each target. Where i is negative there was no such round.
+        Returns the vectors of each target that are left: the last one of that round, and those of later rounds. Where i
+        is negative there was no such round.
         """
         count = len(vectors) // len(lines) if lines else 0
-        return [self._store_line(line, vectors[k * count : (k + 1) * count], i) for k, line in enumerate(lines)]
+        parts = [vectors[k * count : (k + 1) * count] for k in range(len(lines))]
+        return [self._store_line(line, part, i) for line, part in zip(lines, parts, strict=True)]
 
-    def _store_line(self, line: _LineTarget, vectors: list[LlvmValue], i: LlvmValue) -> LlvmValue:
+    def _store_line(self, line: _LineTarget, vectors: list[LlvmValue], i: LlvmValue) -> list[LlvmValue]:
         w = self.w
-        for k, (one, two) in enumerate(pairwise(vectors)):
+        count = self.lanes // line.lanes
+        for k, (one, two) in enumerate(pairwise(vectors[: count + 1])):
             place = w.point_to(line.kind, line.base, i + k * line.lanes)
             is_aside = i < (0 if k else 1)
             place = w.emit_value("ptr", f"select {is_aside.typed}, {line.scratch.typed}, {place.typed}", 1)
             joined = self._join_line(line, one, two)
             w.store(joined, place, f", align {LINE_BYTES}, !nontemporal {NON_TEMPORAL}")
-        return vectors[-1]
+        return vectors[count:]
 
     def _end_lines(self, lines: list[_LineTarget], vectors: list[LlvmValue], whole: LlvmValue) -> None:
-        """Write the lines of the last round, then the parts of the first and the last line that are ours.
+        """Write the lines of the last rounds, then the parts of the first and the last line that are ours.
 
         After a fence other threads see all lines.
         """
         w = self.w
-        last = self._store_lines(lines, whole - self.lanes, vectors)
-        for line, vector in zip(lines, last, strict=True):
+        for rounds in range(self.late_rounds, 0, -1):
+            kept = self._store_lines(lines, whole - rounds * self.lanes, vectors)
+            vectors = [vector for part in kept for vector in part]
+        for line, vector in zip(lines, vectors, strict=True):
             lane = self._count_up("i64", line.lanes)
             before = self._splat(line.before, line.lanes)
             first = w.load(line.kind, line.scratch, line.lanes)

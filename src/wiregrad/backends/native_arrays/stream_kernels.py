@@ -6,8 +6,9 @@ kernel is `void kernel(char *workspace, const int64_t *instruction)`. The worksp
 is in that table, and an offset in bytes. Instructions therefore never change, and any number of threads may run the
 same stream, each on a workspace of its own.
 
-Matrix products are done by the BLAS library that NumPy itself uses, called by address (`find_blas`). It takes leading
-dimensions, so transposed and sliced matrices are not copied.
+Matrix products are done by the BLAS library that NumPy itself uses, called by address (`find_blas`), or, at sizes
+where that is faster, in tiles (`compile_tiled_product`). Both take strides, so transposed and sliced matrices are not
+copied.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +27,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit
-from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, format_pointer, leave_if, loop_over, when_all
+from wiregrad.backends.native.llvm_writer import (
+    REAL_BITS,
+    LlvmOperand,
+    LlvmValue,
+    LlvmWriter,
+    call_intrinsic,
+    count_loop,
+    format_intrinsic_suffix,
+    format_pointer,
+    leave_if,
+    loop_over,
+    when_all,
+)
+from wiregrad.backends.native_arrays.loop_kernels import LINE_BYTES
 
 ROW_MAJOR = 101
 NO_TRANSPOSE = 111
@@ -435,6 +450,264 @@ def compile_matrix_product(char: str) -> int:
         w.call_void(format_pointer(address), order, *layouts, m, n, k, one, *a, *b, beta, *c)
     w.end_function()
     return jit.compile_functions(w.format_module(), "product", level=0)[0]
+
+
+TILE_ROWS = 8
+"""Rows of a product that a tile computes; with its columns they fill half of the registers with sums."""
+TILE_VECTORS = 2
+"""Vectors of columns of a tile."""
+PANEL_ROWS = 256
+"""How many rows of the second factor are multiplied before their products are added to the target."""
+PREFETCHED_ROWS = 8
+"""How many rows ahead the second factor is fetched while a panel is filled."""
+FOR_READING, FOR_READING_LATER, FOR_WRITING = "i32 0, i32 3", "i32 0, i32 2", "i32 1, i32 3"
+"""What lines are fetched for, and how near to the processor."""
+TILE_BYTES = TILE_VECTORS * LINE_BYTES
+"""The size of a row of a tile."""
+PANEL_BYTES = PANEL_ROWS * TILE_BYTES
+"""The size of a panel: some columns of some rows of the second factor, one row behind the other."""
+
+
+class _TileMatrix(NamedTuple):
+    """A matrix: where it begins, and its strides along rows and columns in bytes."""
+
+    at: LlvmValue
+    down: LlvmValue
+    along: LlvmValue
+
+    def locate(self, row: LlvmOperand, column: LlvmOperand) -> LlvmValue:
+        """Write the address of an element."""
+        w = self.at.writer
+        return w.point_to("i8", self.at, self.down * row + self.along * column)
+
+    def begin_at(self, row: LlvmOperand, column: LlvmOperand) -> _TileMatrix:
+        """Write the matrix that begins at an element."""
+        return self._replace(at=self.locate(row, column))
+
+
+class _Tile(NamedTuple):
+    """What the tiles of a panel have in common."""
+
+    panel: LlvmValue
+    depth: LlvmValue
+    """How many products are added up."""
+    columns: LlvmValue
+    """How many columns of the product are left."""
+    adds: LlvmValue
+    """1 if the sums are added to the target, else 0."""
+
+
+class _TileWriter:
+    """Writes the kernel of matrix products in tiles, for reals of one type.
+
+    A tile is some rows and columns of the product, whose sums stay in registers. The columns of the second factor that
+    its tiles read are copied to a panel, one behind the other: by the first tile, which needs them anyway, or, if they
+    are not contiguous, by transposing squares of a vector's width. Sums are those of `PANEL_ROWS` products each, from
+    the first to the last, for every element of the product, so how it is cut into pieces changes no bit.
+
+    Where a tile has more rows than are left, it computes the last one several times. Columns that are too many are
+    masked.
+    """
+
+    def __init__(self, real: str) -> None:
+        self.real = real
+        self.lanes = 8 * LINE_BYTES // REAL_BITS[real]
+        self.width = TILE_VECTORS * self.lanes
+        self.w = LlvmWriter(self.lanes)
+
+    def write(self) -> str:
+        """Return the text of the kernel."""
+        self._write_tile("first_tile", fills_panel=True)
+        self._write_tile("tile", fills_panel=False)
+        self._write_transpose()
+        self._write_kernel()
+        return self.w.format_module()
+
+    def _write_tile(self, name: str, *, fills_panel: bool) -> None:
+        """Write the function of one tile; where it fills the panel, it reads rows of the second factor itself."""
+        w = self.w
+        numbers = ("a_down", "a_along", "b_down", "c_down", "rows", *_Tile._fields[1:])
+        heads = ["ptr %a", "ptr %b", "ptr %c", "ptr %panel", *(f"i64 %{each}" for each in numbers)]
+        w.begin_function(f"internal void @{name}({', '.join(heads)})")
+        a, b, c, panel = (w.name_value(f"%{each}", "ptr", 1) for each in ("a", "b", "c", "panel"))
+        a_down, a_along, b_down, c_down, rows, depth, columns, adds = (
+            w.name_value(f"%{each}", "i64", 1) for each in numbers
+        )
+        last = rows - 1
+        numbered = [w.select(last < row, last, w.as_value(row, "i64", 1)) for row in range(TILE_ROWS)]
+        factors = [w.point_to("i8", a, a_down * row) for row in numbered]
+        targets = [w.point_to("i8", c, c_down * row) for row in numbered]
+        for target in targets:
+            self._prefetch_row(target, FOR_WRITING)
+        masks = [self._mask_lanes(columns - k * self.lanes) for k in range(TILE_VECTORS)]
+        sums = [w.as_value(0.0, self.real)] * (TILE_ROWS * TILE_VECTORS)
+        zero, one = (w.as_value(number, "i64", 1) for number in (0, 1))
+        with count_loop(zero, depth, one, sums) as k:
+            filed = self._split_row(w.point_to("i8", panel, k * TILE_BYTES))
+            if fills_panel:
+                vectors = self._copy_row(w.point_to("i8", b, b_down * k), filed, masks)
+                self._prefetch_row(w.point_to("i8", b, b_down * (k + PREFETCHED_ROWS)), FOR_READING)
+            else:
+                vectors = [w.load(self.real, place, how=f", align {LINE_BYTES}") for place in filed]
+            offset = a_along * k
+            elements = [w.load(self.real, w.point_to("i8", row, offset), 1, ", align 1") for row in factors]
+            pairs = product((w.join_lanes([number], self.lanes) for number in elements), vectors)
+            sums[:] = [call_intrinsic("fma", *pair, total) for pair, total in zip(pairs, sums, strict=True)]
+        places = [place for target in targets for place in self._split_row(target)]
+        held = masks * TILE_ROWS
+        with count_loop(zero, adds, one, sums):
+            # Every row is read before one is written: there may be rows that occur several times.
+            terms = zip(sums, places, held, strict=True)
+            sums[:] = [total + self._load_under_mask(place, mask) for total, place, mask in terms]
+        self._store_tile(sums, places, held, columns >= self.width)
+        w.end_function()
+
+    def _split_row(self, address: LlvmValue) -> list[LlvmValue]:
+        """Write the addresses of the vectors of a row of a tile."""
+        return [self.w.point_to("i8", address, k * LINE_BYTES) for k in range(TILE_VECTORS)]
+
+    def _copy_row(self, source: LlvmValue, filed: list[LlvmValue], masks: list[LlvmValue]) -> list[LlvmValue]:
+        """Write the copy of a row to the panel, and return its vectors."""
+        vectors = list(map(self._load_under_mask, self._split_row(source), masks))
+        for vector, place in zip(vectors, filed, strict=True):
+            self.w.store(vector, place, f", align {LINE_BYTES}")
+        return vectors
+
+    def _store_tile(
+        self, sums: list[LlvmValue], places: list[LlvmValue], masks: list[LlvmValue], is_whole: LlvmValue
+    ) -> None:
+        """Write the stores of a tile; masks are for tiles with columns that are too many, since they take time."""
+        with when_all(is_whole):
+            for total, place in zip(sums, places, strict=True):
+                self.w.store(total, place, ", align 1")
+        with when_all(is_whole.is_equal_to(0)):
+            for total, place, mask in zip(sums, places, masks, strict=True):
+                self._store_under_mask(total, place, mask)
+
+    def _prefetch_row(self, address: LlvmValue, how: str) -> None:
+        """Write that the lines of a row of a tile, which may begin within a line, will be needed."""
+        w = self.w
+        w.declare("void", "@llvm.prefetch.p0", "ptr", "i32", "i32", "i32")
+        for offset in (*range(0, TILE_BYTES, LINE_BYTES), TILE_BYTES - 1):
+            w.emit_line(f"call void @llvm.prefetch.p0({w.point_to('i8', address, offset).typed}, {how}, i32 1)")
+
+    def _mask_lanes(self, count: LlvmValue) -> LlvmValue:
+        """Write the mask of the first lanes."""
+        w = self.w
+        lanes = w.name_value(f"<{', '.join(f'i64 {lane}' for lane in range(self.lanes))}>", "i64")
+        return lanes < w.join_lanes([count], self.lanes)
+
+    def _load_under_mask(self, address: LlvmValue, mask: LlvmValue) -> LlvmValue:
+        """Write the load of a vector, whose lanes outside the mask are 0."""
+        w = self.w
+        zero = w.as_value(0.0, self.real)
+        callee = f"@llvm.masked.load.{format_intrinsic_suffix(self.real, self.lanes)}.p0"
+        w.declare(zero.llvm_type, callee, "ptr", "i32", mask.llvm_type, zero.llvm_type)
+        return w.call(self.real, callee, address, w.as_value(1, "i32", 1), mask, zero)
+
+    def _store_under_mask(self, value: LlvmValue, address: LlvmValue, mask: LlvmValue) -> None:
+        w = self.w
+        callee = f"@llvm.masked.store.{format_intrinsic_suffix(self.real, self.lanes)}.p0"
+        w.declare("void", callee, value.llvm_type, "ptr", "i32", mask.llvm_type)
+        w.call_void(callee, value, address, w.as_value(1, "i32", 1), mask)
+
+    def _write_transpose(self) -> None:
+        """Write the function that fills a panel from columns that are contiguous."""
+        w = self.w
+        w.begin_function("internal void @transpose(ptr %b, ptr %panel, i64 %b_along, i64 %depth, i64 %columns)")
+        b, panel = (w.name_value(f"%{each}", "ptr", 1) for each in ("b", "panel"))
+        b_along, depth, columns = (w.name_value(f"%{each}", "i64", 1) for each in ("b_along", "depth", "columns"))
+        item = REAL_BITS[self.real] // 8
+        zero, step = (w.as_value(number, "i64", 1) for number in (0, self.lanes))
+        last = columns - 1
+        for number in range(TILE_VECTORS):
+            numbered = [w.as_value(number * self.lanes + lane, "i64", 1) for lane in range(self.lanes)]
+            sources = [w.point_to("i8", b, b_along * w.select(last < each, last, each)) for each in numbered]
+            with count_loop(zero, depth, step, []) as k:
+                mask = self._mask_lanes(depth - k)
+                square = [self._load_under_mask(w.point_to("i8", each, k * item), mask) for each in sources]
+                target = w.point_to("i8", panel, k * TILE_BYTES + number * LINE_BYTES)
+                for row, vector in enumerate(self._transpose_square(square)):
+                    w.store(vector, w.point_to("i8", target, row * TILE_BYTES), f", align {LINE_BYTES}")
+        w.end_function()
+
+    def _transpose_square(self, rows: list[LlvmValue]) -> list[LlvmValue]:
+        """Write the transpose of a square of numbers: blocks beside the diagonal change places, of all sizes."""
+        lanes = range(self.lanes)
+        size = 1
+        while size < self.lanes:
+            upper = [lane - size + self.lanes if lane & size else lane for lane in lanes]
+            lower = [lane + self.lanes if lane & size else lane + size for lane in lanes]
+            rows = [
+                self._shuffle(rows[lane & ~size], rows[lane | size], lower if lane & size else upper) for lane in lanes
+            ]
+            size *= 2
+        return rows
+
+    def _shuffle(self, one: LlvmValue, two: LlvmValue, order: list[int]) -> LlvmValue:
+        numbers = ", ".join(f"i32 {lane}" for lane in order)
+        return self.w.emit_value(self.real, f"shufflevector {one.typed}, {two.typed}, <{self.lanes} x i32> <{numbers}>")
+
+    def _write_kernel(self) -> None:
+        """Write the kernel: loops over the batch axes, parts of the sums, panels and tiles."""
+        w = self.w
+        words = _begin_kernel(w, "product")
+        counts = [words.take_word() for _ in range(MAX_BATCH_AXES)]
+        m, n, k, depth = (words.take_word() for _ in range(4))
+        adds = words.take_word()
+        panel = words.take_address()
+        matrices = []
+        for _ in range(3):
+            matrix = _TileMatrix(words.take_address(), words.take_word(), words.take_word())
+            matrices.append((matrix, [words.take_word() for _ in range(MAX_BATCH_AXES)]))
+        zero, width = (w.as_value(number, "i64", 1) for number in (0, self.width))
+        with loop_over(0, counts[0]) as first, loop_over(0, counts[1]) as second, loop_over(0, counts[2]) as third:
+            a, b, c = (
+                matrix._replace(at=w.point_to("i8", matrix.at, first * one + second * two + third * three))
+                for matrix, (one, two, three) in matrices
+            )
+            with count_loop(zero, k, depth, []) as start, count_loop(zero, n, width, []) as column:
+                rest = k - start
+                rows = w.select(rest < depth, rest, depth)
+                tile = _Tile(panel, rows, n - column, (adds + start).is_nonzero().convert("zext", "i64"))
+                self._write_panel(tile, m, a.begin_at(0, start), b.begin_at(start, column), c.begin_at(0, column))
+        w.end_function()
+
+    def _write_panel(self, tile: _Tile, m: LlvmValue, a: _TileMatrix, b: _TileMatrix, c: _TileMatrix) -> None:
+        """Write how a panel is filled, and its tiles; meanwhile they fetch the rows of the next panel."""
+        w = self.w
+        is_contiguous = b.along.is_equal_to(REAL_BITS[self.real] // 8)
+        with when_all(is_contiguous):
+            self._call_tile("first_tile", tile, m, a, b, c)
+        with when_all(is_contiguous.is_equal_to(0)):
+            w.call_void("@transpose", b.at, tile.panel, b.along, tile.depth, tile.columns)
+        following = b.begin_at(0, self.width)
+        zero, height = (w.as_value(number, "i64", 1) for number in (0, TILE_ROWS))
+        share = (tile.depth * TILE_ROWS).combine("udiv", m) + 1
+        with count_loop(w.select(is_contiguous, height, zero), m, height, []) as row:
+            with when_all(is_contiguous), loop_over(0, share) as k:
+                fetched = (tile.depth * row).combine("udiv", m) + k
+                self._prefetch_row(following.locate(fetched, 0), FOR_READING_LATER)
+            self._call_tile("tile", tile, m - row, a.begin_at(row, 0), b, c.begin_at(row, 0))
+
+    def _call_tile(
+        self, name: str, tile: _Tile, rows: LlvmValue, a: _TileMatrix, b: _TileMatrix, c: _TileMatrix
+    ) -> None:
+        strides = (a.down, a.along, b.down, c.down)
+        self.w.call_void(f"@{name}", a.at, b.at, c.at, tile.panel, *strides, rows, *tile[1:])
+
+
+@cache
+def compile_tiled_product(char: str) -> int:
+    """Compile the kernel of matrix products in tiles for a dtype.
+
+    Its words are the lengths of the batch axes, m, n, k, how many products are added up at a time (`PANEL_ROWS` at
+    most), whether the product is added to the target, the operand of a panel of `PANEL_BYTES`, and for each of the
+    three matrices its operand, its strides along rows and columns, and those along the batch axes, in bytes. The
+    columns of the target are contiguous, and the rows or the columns of the second factor.
+    """
+    text = _TileWriter({"d": "double", "f": "float"}[char]).write()
+    return jit.compile_functions(text, "product", level=0)[0]
 
 
 @cache
