@@ -427,7 +427,7 @@ def flatten(value):
     return np.asarray(value, float).ravel().tolist()
 
 print([number.hex() for number in flatten(rows)])
-print("llvmlite" in sys.modules or "elftools" in sys.modules)
+print("llvmlite" in sys.modules)
 """
 
 
