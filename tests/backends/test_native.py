@@ -66,7 +66,7 @@ FORMULAS = ["where(x > 0, sqrt(x), 0) * y + x", "relu(x * y) + relu(x) * maximum
 def circuits() -> Iterator[tuple[Circuit, int]]:
     """Return circuits of all sorts, each with the output to go back from."""
     yield from ((wg.circuit(formula), 0) for formula in FORMULAS)
-    for seed in range(choose_count(20, 60)):
+    for seed in range(choose_count(8, 60)):
         several = several_outputs(seed)
         yield from ((several, k) for k in range(len(several.outputs)))
         yield with_outputs(several, [*several.columns.outputs.tolist(), 0, 0]), 0
