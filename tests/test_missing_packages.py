@@ -62,11 +62,6 @@ CASES = {
         "native code needs llvmlite, which cannot be imported (it was taken away): pip install llvmlite",
         "print(circuit.compile().info.reason)",
     ),
-    "pyelftools": MissingCase(
-        "elftools",
-        "native code needs pyelftools, which cannot be imported (it was taken away): pip install pyelftools",
-        "print(circuit.compile().info.reason)",
-    ),
     "anywidget": MissingCase(
         "anywidget",
         'a widget in a notebook needs anywidget: pip install "wiregrad[notebook]"',
@@ -78,8 +73,8 @@ CASES = {
         "wg.grad(wg.gammaln)(2.0)",
     ),
 }
-COMPILING = {"llvmlite", "elftools"}
-"""The modules that only compiling needs."""
+COMPILER = "llvmlite"
+"""The module that only compiling needs."""
 
 BLOCK = """
 import sys
@@ -145,8 +140,8 @@ def dependencies() -> list[str]:
 def run_without(modules: Sequence[str], code: str, args: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-c", BLOCK.format(modules=modules) + code, *args]
     environment = dict(os.environ)
-    if COMPILING & {*modules}:
-        # Code that an earlier process compiled runs without the packages that compile it.
+    if COMPILER in modules:
+        # Code that an earlier process compiled runs without the package that compiles it.
         environment["WIREGRAD_CACHE"] = "0"
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
 
@@ -155,7 +150,7 @@ def test_every_package_that_is_installed_with_wiregrad_has_a_case() -> None:
     assert sorted(dependencies()) == sorted([REQUIRED, *CASES])
 
 
-TOGETHER = [("click", "starlette", "llvmlite", "anywidget"), ("rich", "uvicorn", "pyelftools", "scipy")]
+TOGETHER = [("click", "starlette", "llvmlite", "anywidget"), ("rich", "uvicorn", "scipy")]
 """Packages that an ordinary run takes away at once; of two that one part needs, each is in another process."""
 
 

@@ -33,6 +33,7 @@ from wiregrad.frontends.replay.recorded_calls import certify
 
 from ..support.branching import SPECIAL, Program, point, programs
 from ..support.limits import PATIENCE, wait_for_thread
+from ..support.sampling import sample_pairs
 from ..support.threads import run_in_threads
 
 ALL = programs()
@@ -1355,8 +1356,7 @@ def take_leaves(result: Any) -> list[Any]:
     return list(result) if isinstance(result, tuple) else [result]
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
-@pytest.mark.parametrize("name", FUNCTIONS_OF_LABELS)
+@pytest.mark.parametrize(("name", "dtype"), sample_pairs(FUNCTIONS_OF_LABELS, [np.int64, np.int32, np.uint8]))
 def test_functions_of_changing_labels_return_what_the_function_returns(name: str, dtype: type) -> None:
     rng = np.random.default_rng(0)
     f = FUNCTIONS_OF_LABELS[name]

@@ -15,7 +15,7 @@ from wiregrad.backends.native import batch
 from wiregrad.errors import GradientError, OperandError, ShapeError
 from wiregrad.frontends.recording.arguments import flatten
 
-from ..support.sampling import choose_count
+from ..support.sampling import choose_count, sample_pairs
 
 
 def merged(x: Any, y: Any) -> Any:
@@ -325,8 +325,7 @@ def read_rows(columns: Any, count: int) -> NDArray[Any]:
     return np.transpose(leaves)
 
 
-@pytest.mark.parametrize("name", SEVERAL_RESULTS)
-@pytest.mark.parametrize("count", [1, 9, 60])
+@pytest.mark.parametrize(("name", "count"), sample_pairs(SEVERAL_RESULTS, [1, 9, 60]))
 def test_several_results_are_vectors_in_their_structure(name: str, count: int) -> None:
     f = SEVERAL_RESULTS[name]
     xs, ys = np.random.default_rng(0).normal(size=(2, count)) * 3.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import re
 import subprocess
 import sys
@@ -17,6 +18,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import SymbolTableSection
 
 import wiregrad as wg
 from wiregrad.api import Builder, Circuit
@@ -61,7 +66,7 @@ FORMULAS = ["where(x > 0, sqrt(x), 0) * y + x", "relu(x * y) + relu(x) * maximum
 def circuits() -> Iterator[tuple[Circuit, int]]:
     """Return circuits of all sorts, each with the output to go back from."""
     yield from ((wg.circuit(formula), 0) for formula in FORMULAS)
-    for seed in range(choose_count(20, 60)):
+    for seed in range(choose_count(8, 60)):
         several = several_outputs(seed)
         yield from ((several, k) for k in range(len(several.outputs)))
         yield with_outputs(several, [*several.columns.outputs.tolist(), 0, 0]), 0
@@ -503,6 +508,61 @@ def test_code_runs_in_memory_of_its_own_that_is_sealed_once() -> None:
     jit.run_code(code.address, 0)
 
     assert rights(code.address) == "r-xp"
+
+
+OBJECT_TEXT = """
+@table = private unnamed_addr constant [3 x double] [double 1.0, double 2.0, double 4.0]
+@counter = internal global i64 0
+declare double @sin(double)
+define double @read(i64 %k) {
+  %count = load i64, ptr @counter
+  %place = getelementptr double, ptr @table, i64 %k
+  %x = load double, ptr %place
+  %y = call double @sin(double %x)
+  ret double %y
+}
+define ptr @locate() { ret ptr @read }
+"""
+"""A module whose object file has constants, zeros that are not in the file, functions, and a function elsewhere."""
+
+
+def test_an_object_file_is_read_as_pyelftools_reads_it() -> None:
+    binary = jit.target_machine().emit_object(jit.parse_module(OBJECT_TEXT))
+    parsed = jit.parse_object_file(binary)
+    parts = list(ELFFile(io.BytesIO(binary)).iter_sections())
+    table = next(part for part in parts if isinstance(part, SymbolTableSection))
+    relocations = [part for part in parts if isinstance(part, RelocationSection) and ".eh_frame" not in part.name]
+
+    assert [symbol[0] for symbol in parsed.symbols] == [symbol.name for symbol in table.iter_symbols()]
+    assert [symbol[2:] for symbol in parsed.symbols] == [
+        (symbol["st_value"], symbol["st_size"]) for symbol in table.iter_symbols()
+    ]
+    assert [symbol.section for symbol in parsed.symbols] == [
+        {"SHN_UNDEF": 0, "SHN_ABS": 0xFFF1}.get(symbol["st_shndx"], symbol["st_shndx"])
+        for symbol in table.iter_symbols()
+    ]
+    assert {number: section[:3] for number, section in parsed.sections.items()} == {
+        number: (part.name, part.data(), part["sh_addralign"])
+        for number, part in enumerate(parts)
+        if part["sh_flags"] & SH_FLAGS.SHF_ALLOC and part.name != ".eh_frame"
+    }
+    assert {
+        number: [(row.place, row.kind, row.addend, row.symbol) for row in section.relocations]
+        for number, section in parsed.sections.items()
+        if section.relocations
+    } == {
+        part["sh_info"]: [
+            (row["r_offset"], row["r_info_type"], row["r_addend"], parsed.symbols[row["r_info_sym"]])
+            for row in part.iter_relocations()
+        ]
+        for part in relocations
+    }
+
+
+@pytest.mark.parametrize("binary", [b"\x7fELF\x01\x01" + bytes(100), b"\xcf\xfa\xed\xfe" + bytes(100)])
+def test_an_object_file_in_another_format_is_refused(binary: bytes) -> None:
+    with pytest.raises(NotNativeError, match="a format that is not known here"):
+        jit.parse_object_file(binary)
 
 
 def test_holes_are_told_apart() -> None:

@@ -177,7 +177,7 @@ def test_array_ops_equal_the_interpreter_at_their_samples(op: ArrayOp) -> None:
 
 @pytest.mark.parametrize("op", SAMPLED_OPS, ids=lambda op: op.name)
 def test_gradients_of_array_ops_equal_the_interpreter_at_their_samples(op: ArrayOp) -> None:
-    for arrays, settings in [*list_samples(op)][:: choose_count(2, 1)]:
+    for arrays, settings in [*list_samples(op)][:: choose_count(4, 1)]:
         kind = build_from_op(op, arrays, settings)
         if any(x.dtype.kind == "c" for x in arrays) or kind.type_of(kind.root()).dtype.kind != "f":
             continue
@@ -657,7 +657,7 @@ def test_rows_that_stay_in_the_cache_need_little_memory(monkeypatch: pytest.Monk
     assert_same_gradient(circuit, [x])
 
 
-@pytest.mark.parametrize("seed", range(12, 22))
+@pytest.mark.parametrize("seed", sample_some(range(12, 22), 2))
 def test_random_programs_in_small_blocks_equal_the_interpreter(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     shrink_blocks(monkeypatch, 64)
     monkeypatch.setattr(lowering, "MIN_ROW_BYTES", 0)
@@ -723,7 +723,7 @@ def test_absent_gradients_are_zero_and_stay_clean() -> None:
     assert_same_gradient(circuit, [x, np.ones(3), np.arange(2)][: len(circuit.inputs)])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", sample_some(range(12), 2))
 def test_random_programs_equal_the_interpreter(seed: int) -> None:
     check_random_program(seed)
 
@@ -859,7 +859,7 @@ def test_arrays_that_a_matrix_product_reads_are_kept() -> None:
     assert_same_gradient(circuit, [x])
 
 
-@pytest.mark.parametrize("seed", range(46, 54))
+@pytest.mark.parametrize("seed", sample_some(range(46, 54), 2))
 def test_random_programs_that_compute_again_equal_the_interpreter(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(lowering, "MIN_RECOMPUTED_BYTES", 0)
     check_random_program(seed, fenced=seed % 2 == 0)
@@ -1470,7 +1470,7 @@ def test_programs_on_a_few_numbers_are_expanded() -> None:
 
 @pytest.mark.parametrize("op", SAMPLED_OPS, ids=lambda op: op.name)
 def test_expanded_ops_equal_the_interpreter_at_their_samples(op: ArrayOp) -> None:
-    for arrays, settings in [*list_samples(op)][:: choose_count(2, 1)]:
+    for arrays, settings in [*list_samples(op)][:: choose_count(4, 1)]:
         circuit = build_from_op(op, arrays, settings)
         try:
             scalars = expand_unnamed(circuit)
@@ -2023,8 +2023,12 @@ def test_streamed_results_touch_their_own_elements_only(size: int, dtype: type[n
 
 
 @pytest.mark.usefixtures("stream_everything")
-@pytest.mark.parametrize("name", ["exp", "expm1", "tanh", "sinh", "cosh", "log", "log1p", "sin", "arctan", "cbrt"])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    sample_pairs(
+        ["exp", "expm1", "tanh", "sinh", "cosh", "log", "log1p", "sin", "arctan", "cbrt"], [np.float64, np.float32]
+    ),
+)
 def test_two_vectors_in_a_round_give_the_bits_of_one(
     monkeypatch: pytest.MonkeyPatch, name: str, dtype: type[np.floating]
 ) -> None:

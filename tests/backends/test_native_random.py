@@ -51,7 +51,7 @@ from ..support.native import (
     vectors,
 )
 from ..support.random_circuits import shrink_circuit
-from ..support.sampling import choose_count
+from ..support.sampling import choose_count, sample_pairs
 
 COUNT, SAMPLE = 10_000, 20
 SPECIAL = (
@@ -181,8 +181,7 @@ def reference_rows(formula: str) -> Any:
     return np.array([ReceiptPoint(circuit, point).reference_results for point in special_points(circuit)])
 
 
-@pytest.mark.parametrize("way", ALL_RUNNERS)
-@pytest.mark.parametrize("formula", STRUCTURAL)
+@pytest.mark.parametrize(("formula", "way"), sample_pairs(STRUCTURAL, ALL_RUNNERS))
 def test_branches_that_are_not_taken_send_nothing(way: str, formula: str) -> None:
     circuit = wg.circuit(formula)
     points = special_points(circuit)

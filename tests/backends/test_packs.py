@@ -21,7 +21,7 @@ from wiregrad.ir import CONSTANT, DERIVE_MODE, INPUT, TABLE
 
 from ..support.cases import uses_alone
 from ..support.native import RUNNERS, at_points, by_batch
-from ..support.sampling import choose_count
+from ..support.sampling import choose_count, sample_pairs
 from ..support.threads import run_in_threads
 
 LANES = program_steps.PACK_LANES[-1]
@@ -108,8 +108,10 @@ def test_every_op_in_a_pack_has_the_bits_of_a_batch(way: str) -> None:
 SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 16, 17]
 
 
-@pytest.mark.parametrize("count", SIZES)
-@pytest.mark.parametrize("formula", ["exp(x) * 2", "tanh(x) + 1", "sin(x)", "log(x) + x ** 1.5", "hypot(x, y)"])
+@pytest.mark.parametrize(
+    ("formula", "count"),
+    sample_pairs(["exp(x) * 2", "tanh(x) + 1", "sin(x)", "log(x) + x ** 1.5", "hypot(x, y)"], SIZES),
+)
 def test_any_number_of_calls_agrees_with_the_interpreter(formula: str, count: int) -> None:
     circuit = place_side_by_side(wg.circuit(formula), count)
     point = np.linspace(0.1, 2.0, len(circuit.inputs))

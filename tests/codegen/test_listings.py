@@ -32,7 +32,7 @@ from wiregrad.ops import TABLE
 
 from ..listings.write import ENDINGS, FOLDER, GOLDENS, Golden
 from ..support.limits import PATIENCE
-from ..support.sampling import mark_full
+from ..support.sampling import mark_full, sample_pairs
 
 STRICT = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror")
 LANGUAGES = tuple(ENDINGS)
@@ -325,8 +325,9 @@ def tried(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([folder / "own"], capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
-@pytest.mark.parametrize("real", ["double", "float"])
-@pytest.mark.parametrize("name", ["sigmoid", "hessian", "jacobian", "safe_root", "network"])
+@pytest.mark.parametrize(
+    ("name", "real"), sample_pairs(["sigmoid", "hessian", "jacobian", "safe_root", "network"], ["double", "float"])
+)
 def test_the_self_test_of_a_c_listing_passes(name: str, real: str, tmp_path: Path) -> None:
     golden = GOLDENS[name]
     done = tried(tmp_path, golden.text("c", test=golden.at, real=real))
@@ -343,8 +344,7 @@ def test_the_self_test_of_a_c_listing_finds_a_wrong_line(tmp_path: Path) -> None
     assert "5 of 6 results as wanted" in done.stdout
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "g++"])
-@pytest.mark.parametrize("name", ["sigmoid", "hessian", "jacobian"])
+@pytest.mark.parametrize(("name", "compiler"), sample_pairs(["sigmoid", "hessian", "jacobian"], ["gcc", "g++"]))
 def test_the_header_of_a_c_listing_declares_what_it_defines(name: str, compiler: str, tmp_path: Path) -> None:
     golden, tool = GOLDENS[name], find_tool(compiler)
     assert tool is not None

@@ -638,8 +638,7 @@ def run_with_effects(text: str, wrap: Callable[..., Any], name: str) -> list[Any
     return [*answers, effects.describe()]
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("change", "place"), sample_pairs(CHANGES, PLACES))
 def test_effects_happen_as_often_as_in_plain_python(change: str, place: str) -> None:
     collect = "def collect(x, seen=[]):\n    seen.append(x)\n    LOG.append(len(seen))\n    return x\n"
     text = f"{HELPERS}\n{collect}\ndef f(a, b):\n" + PLACES[place].format(change=CHANGES[change])

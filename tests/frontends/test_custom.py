@@ -14,6 +14,8 @@ import wiregrad as wg
 from wiregrad.errors import GradientError, MutationError, NoRuleError, RecordError
 from wiregrad.ops import TABLE
 
+from ..support.sampling import sample_pairs
+
 
 class Multiply(wg.Function):
     @staticmethod
@@ -330,8 +332,7 @@ def derivatives(f: Callable[[Any], Any], x: Any, orders: int) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize(("formula", "style"), sample_pairs(FORMULAS, STYLES))
 def test_what_forward_keeps_is_tied_to_its_argument_and_result(formula: str, style: str) -> None:
     value, apply = FORMULAS[formula][0], numeric_class(formula, style).apply
     for name, x in POINTS.items():

@@ -20,6 +20,8 @@ from wiregrad.errors import EscapeError, NoRuleError
 from wiregrad.frontends.recording.library_hooks import CallbackWatch
 from wiregrad.ops.functions.registry import SOLVER_REMEDIES
 
+from ..support.sampling import sample_pairs
+
 Solve = Callable[[Any], Any]
 LINE = np.arange(3.0)
 BOX = [(-2.0, 2.0)]
@@ -195,8 +197,7 @@ TRANSFORMS: dict[str, Callable[[Solve], Any]] = {
 }
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(("name", "transform"), sample_pairs(CALLS, TRANSFORMS))
 def test_a_recorded_value_is_refused_and_nothing_is_printed(
     name: str, transform: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

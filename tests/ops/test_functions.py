@@ -25,7 +25,7 @@ from ..support.sampling import choose_count
 
 SUBJECTS = {subject.name: subject for subject in list_subjects()}
 ELEMENTWISE = {op.name: op for op in elementwise_ops()}
-PERCENT = choose_count(5, 100)
+PERCENT = choose_count(3, 100)
 """Which part of the checks is run."""
 PRECISION_PERCENT = choose_count(8, 100)
 """Which part of the checks in other precisions is run."""

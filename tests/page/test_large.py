@@ -27,7 +27,7 @@ from .driver import PATIENCE, ROOT, WIDE, Explorer, to_ascii_minus
 sys.path.insert(0, str(ROOT / "examples"))
 import explore_networks
 
-STEPS = choose_count(300, explore_networks.STEPS)
+STEPS = choose_count(100, explore_networks.STEPS)
 """Steps of the recurrent network: an ordinary run tries a shorter one, beside a limit that is lower in proportion."""
 
 

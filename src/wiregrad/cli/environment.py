@@ -189,7 +189,7 @@ def examine_machine() -> MachineHealth:
         MachineFinding("wiregrad", __version__),
         MachineFinding("python", f"{platform.python_version()} ({platform.python_implementation()}), {_system_name()}"),
         MachineFinding("numpy", np.__version__),
-        *(_check_package(name) for name in ("llvmlite", "pyelftools")),
+        _check_package("llvmlite"),
     )
     unknown = tuple(finding for finding in map(_check_variable, settings.ALLOWED_VALUES) if finding is not None)
     if unknown:

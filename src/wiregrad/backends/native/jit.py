@@ -13,11 +13,11 @@ an address a name that is the same in every process, and text in which every add
 from __future__ import annotations
 
 import ctypes
-import io
 import mmap
 import os
 import platform
 import re
+import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -456,8 +456,8 @@ class ObjectSymbol(NamedTuple):
     """A symbol of an object file and what it refers to."""
 
     name: str
-    section: int | str
-    """The section of its definition; a word if it is defined elsewhere."""
+    section: int
+    """The number of the section of its definition; that of no section with data if it is defined elsewhere."""
     offset: int
     """Its offset in its section."""
     size: int
@@ -494,41 +494,88 @@ class ObjectFile(NamedTuple):
         return next(section for section in self.sections.values() if section.name == ".text")
 
 
-def parse_object_file(binary: bytes) -> ObjectFile:
-    """Parse an object file in the ELF format."""
-    try:
-        # Only native code that is not cached needs these modules.
-        from elftools.elf.constants import SH_FLAGS  # noqa: PLC0415
-        from elftools.elf.elffile import ELFFile  # noqa: PLC0415
-        from elftools.elf.relocation import RelocationSection  # noqa: PLC0415
-        from elftools.elf.sections import SymbolTableSection  # noqa: PLC0415
-    except ImportError as error:
-        raise NotNativeError(
-            f"native code needs pyelftools, which cannot be imported ({error}): pip install pyelftools"
-        ) from None
+_ELF_HEADER = struct.Struct("<6s34xQ10xHHH")
+"""Magic bytes, then from byte 40 the offset of the section headers, and from byte 58 their size, number and the number
+of the one with the names."""
+_ELF_SECTION = struct.Struct("<IIQQQQIIQQ")
+"""Name, type, flags, address, offset, size, link, info, alignment and size of an entry."""
+_ELF_SYMBOL = struct.Struct("<IBBHQQ")
+"""Name, kind, visibility, section, offset and size."""
+_ELF_RELOCATION = struct.Struct("<QIIq")
+"""Place, kind, symbol and addend."""
+_ELF_64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
+_SYMBOL_TABLE, _RELOCATIONS, _NO_DATA, _RELOCATIONS_WITHOUT_ADDEND = 2, 4, 8, 9
+"""Types of sections."""
+_NEEDED_AT_RUN_TIME = 2
+"""A flag of a section."""
 
-    elf = ELFFile(io.BytesIO(binary))
-    parts = list(elf.iter_sections())
-    table = next(part for part in parts if isinstance(part, SymbolTableSection))
-    symbols = [
-        ObjectSymbol(symbol.name, symbol["st_shndx"], symbol["st_value"], symbol["st_size"])
-        for symbol in table.iter_symbols()
-    ]
-    relocations = dict[int, list[ObjectRelocation]]()
-    for part in parts:
-        if isinstance(part, RelocationSection):
-            rows = [
-                ObjectRelocation(row["r_offset"], row["r_info_type"], row["r_addend"], symbols[row["r_info_sym"]])
-                for row in part.iter_relocations()
+
+class _ElfSection(NamedTuple):
+    """The fields of a section header that are needed here."""
+
+    name: int
+    type: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+
+    def read(self, binary: bytes) -> bytes:
+        """Return what the section holds, which is zeros if it is not in the file."""
+        return bytes(self.size) if self.type == _NO_DATA else binary[self.offset : self.offset + self.size]
+
+
+def parse_object_file(binary: bytes) -> ObjectFile:
+    """Parse an object file in the ELF format of 64-bit processors."""
+    headers, names = _parse_section_headers(binary)
+    symbols = list[ObjectSymbol]()
+    for header in headers:
+        if header.type == _SYMBOL_TABLE:
+            texts = headers[header.link].read(binary)
+            symbols = [
+                ObjectSymbol(_read_name(texts, name), section, offset, size)
+                for name, _, _, section, offset, size in _ELF_SYMBOL.iter_unpack(header.read(binary))
             ]
-            relocations[part["sh_info"]] = sorted(rows, key=lambda row: row.place)
+    relocations = dict[int, list[ObjectRelocation]]()
+    for header in headers:
+        if header.type == _RELOCATIONS:
+            rows = [
+                ObjectRelocation(place, kind, addend, symbols[symbol])
+                for place, kind, symbol, addend in _ELF_RELOCATION.iter_unpack(header.read(binary))
+            ]
+            relocations[header.info] = sorted(rows, key=lambda row: row.place)
     sections = {
-        number: ObjectSection(part.name, part.data(), part["sh_addralign"], relocations.get(number, []))
-        for number, part in enumerate(parts)
+        number: ObjectSection(name, header.read(binary), header.alignment, relocations.get(number, []))
+        for number, (header, name) in enumerate(zip(headers, names, strict=True))
         # Frames are for exceptions, which native code does not raise.
-        if part["sh_flags"] & SH_FLAGS.SHF_ALLOC and not part.name.startswith(".eh_frame")
+        if header.flags & _NEEDED_AT_RUN_TIME and not name.startswith(".eh_frame")
     }
     return ObjectFile(sections, symbols)
+
+
+def _parse_section_headers(binary: bytes) -> tuple[list[_ElfSection], list[str]]:
+    """Return the section headers of an object file and the names of the sections."""
+    magic, start, header_size, count, name_section = _ELF_HEADER.unpack_from(binary)
+    # A file of more sections than fit into 16 bits says that it has none.
+    if magic != _ELF_64_LITTLE_ENDIAN or header_size != _ELF_SECTION.size or not count:
+        raise NotNativeError("LLVM wrote an object file in a format that is not known here")
+    headers = [
+        _ElfSection(name, type_, flags, offset, size, link, info, alignment)
+        for name, type_, flags, _, offset, size, link, info, alignment, _ in _ELF_SECTION.iter_unpack(
+            binary[start : start + count * header_size]
+        )
+    ]
+    if any(header.type == _RELOCATIONS_WITHOUT_ADDEND for header in headers):
+        raise NotNativeError("LLVM wrote an object file with relocations that are not known here")
+    texts = headers[name_section].read(binary)
+    return headers, [_read_name(texts, header.name) for header in headers]
+
+
+def _read_name(texts: bytes, start: int) -> str:
+    """Return the name at a place of a table of names, each of which ends with a zero."""
+    return texts[start : texts.index(0, start)].decode()
 
 
 ABSOLUTE_32_RELOCATIONS = (10, 11)
@@ -592,7 +639,7 @@ class _Linker:
 
     def __init__(self, parsed: ObjectFile) -> None:
         self._code = bytearray()
-        self._starts = dict[int | str, int]()
+        self._starts = dict[int, int]()
         for number, section in parsed.sections.items():
             self._code += bytes(-len(self._code) % max(section.alignment, 1))
             self._starts[number] = len(self._code)

@@ -1177,9 +1177,7 @@ def _extract_stencils(binary: bytes, count: int) -> list[Stencil]:
     """Extract the stencils `s0`, `s1` and so on from an object file."""
     parsed = jit.parse_object_file(binary)
     text = parsed.find_text()
-    constants: dict[int | str, bytes] = {
-        k: part.data for k, part in parsed.sections.items() if part.name.startswith(".rodata")
-    }
+    constants = {k: part.data for k, part in parsed.sections.items() if part.name.startswith(".rodata")}
     spans = {symbol.name: (symbol.offset, symbol.size) for symbol in parsed.symbols}
     stencils = dict[int, Stencil]()
     at = 0
@@ -1193,7 +1191,7 @@ def _extract_stencils(binary: bytes, count: int) -> list[Stencil]:
 
 
 def _make_stencil(
-    code: bytes, start: int, relocations: Sequence[jit.ObjectRelocation], sections: Mapping[int | str, bytes]
+    code: bytes, start: int, relocations: Sequence[jit.ObjectRelocation], sections: Mapping[int, bytes]
 ) -> Stencil:
     """Return a stencil from its bytes and relocations; `sections` are those with constants."""
     size = len(code)
