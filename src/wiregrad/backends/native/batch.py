@@ -11,6 +11,9 @@ outputs of the program do not have the bits that they should have. Programs that
 their own (`ColumnProgram`): LLVM compiles all steps of several tiles into one function, without a buffer in between.
 The bits are the same, except for the sign of a NaN.
 
+Large results use memory of earlier ones again, once nobody refers to them (`ResultPool`): fresh memory takes longer
+than a short program, because the system clears every page of it.
+
 Python handles signals in the main thread, between two bytecode instructions. So the main thread returns from native
 code every few milliseconds; where a single tile takes longer, another thread works in its place while it waits. An
 interrupted batch tells its threads that no tiles are left; each of them ends after its current share.
@@ -20,19 +23,23 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad import settings
 from wiregrad.backends.native import jit
+from wiregrad.backends.native.builtin_calls import MAX_KEPT_RESULTS
 from wiregrad.backends.native.llvm_writer import (
     LlvmArray,
     LlvmOperand,
@@ -72,6 +79,10 @@ MOVE_WORDS = 5
 """The number of integers that describe a move to native code."""
 PREFETCHED_TILES = 4
 """How many tiles ahead rows of tables are prefetched."""
+MIN_RECYCLED_BYTES = 1 << 17
+"""Results of at least this size are recycled; the allocator of C keeps smaller ones at hand itself."""
+MAX_POOLED_BYTES = 1 << 28
+"""How much memory is kept at most for the results of later batches, of all programs together."""
 SLICE_SECONDS = 0.01
 """Approximate seconds that the main thread stays in native code, or waits, before it checks for signals."""
 
@@ -79,6 +90,90 @@ SLICE_SECONDS = 0.01
 def count_lanes(dtype: np.dtype[np.floating]) -> int:
     """Return the number of lanes of this processor's vectors for a float type."""
     return jit.vector_bytes() // dtype.itemsize
+
+
+def can_recycle(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    """Return whether results of a type are worth recycling, and counts of references say who uses an array."""
+    # Without the GIL a count of references says nothing about other threads.
+    counts = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+    return bool(counts) and prod(shape) * dtype.itemsize >= MIN_RECYCLED_BYTES
+
+
+class ResultPool:
+    """Memory of one large result, used again when nobody else refers to it: fresh memory costs more than the work.
+
+    Whoever uses the data of an array holds a reference to it, directly or through the base of a view. So an array that
+    only the pool refers to is free.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self._arrays: list[NDArray[Any]] = []
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of all arrays that are kept."""
+        return len(self._arrays) * prod(self.shape) * self.dtype.itemsize
+
+    def take_array(self) -> NDArray[Any]:
+        """Return an array whose content nobody needs; the one used last, because it may still be in the cache."""
+        for _ in range(len(self._arrays)):
+            try:
+                array, references = _pop_and_count(self._arrays)
+            except IndexError:
+                break
+            if references > OWN_REFERENCES or weakref.getweakrefcount(array):
+                self._arrays.insert(0, array)
+            elif self._is_unchanged(array):
+                return array
+        return np.empty(self.shape, self.dtype)
+
+    def _is_unchanged(self, array: NDArray[Any]) -> bool:
+        """Return whether the caller has left shape, dtype and flags of a result as they were."""
+        flags = array.flags
+        is_same = array.shape == self.shape and array.dtype == self.dtype
+        return is_same and flags.owndata and flags.writeable and flags.c_contiguous
+
+    def keep_array(self, array: NDArray[Any]) -> None:
+        """Keep an array that is given to the caller, to use it again later."""
+        if len(self._arrays) < MAX_KEPT_RESULTS:
+            self._arrays.append(array)
+
+
+def _pop_and_count(arrays: list[NDArray[Any]]) -> tuple[NDArray[Any], int]:
+    """Take the last array; return it with the number of references to it."""
+    array = arrays.pop()
+    return array, sys.getrefcount(array)
+
+
+OWN_REFERENCES = _pop_and_count([np.empty(0)])[1]
+"""The references to an array that nobody else has; from Python 3.14 on, calls do not count the variable twice."""
+
+_BATCH_POOLS: dict[tuple[tuple[int, ...], np.dtype[Any], int], ResultPool] = {}
+"""The results of batches, by shape, dtype and number; those used last are the last."""
+
+
+def allocate_result(shape: tuple[int, ...], dtype: np.dtype[Any], number: int) -> NDArray[Any]:
+    """Return memory for a result of a batch; `number` tells results apart that one call has at the same time.
+
+    Several threads may call it: every operation on the pools is a single one of a list or dict, and a pool that gets
+    lost is only memory that is not used again.
+    """
+    if not can_recycle(shape, dtype) or prod(shape) * dtype.itemsize > MAX_POOLED_BYTES:
+        return np.empty(shape, dtype)
+    key = (shape, dtype, number)
+    pool = _BATCH_POOLS.pop(key, None) or ResultPool(shape, dtype)
+    _BATCH_POOLS[key] = pool
+    array = pool.take_array()
+    pool.keep_array(array)
+    total = sum(each.total_bytes for each in list(_BATCH_POOLS.values()))
+    for oldest in list(_BATCH_POOLS):
+        if total <= MAX_POOLED_BYTES:
+            break
+        dropped = _BATCH_POOLS.pop(oldest, None)
+        total -= dropped.total_bytes if dropped is not None else 0
+    return array
 
 
 class BufferMove(NamedTuple):
@@ -104,9 +199,9 @@ def run_batch(
     """Run a program on each row of `points`; return the outputs and, with `gradient`, the gradients, one row each."""
     dtype = program.real.dtype
     table = np.ascontiguousarray(points, dtype)
-    values = np.empty((len(table), program.outputs), dtype)
+    values = allocate_result((len(table), program.outputs), dtype, 0)
     writes = _move_table(program, program.inputs, values)
-    gradients = np.empty((len(table), program.inputs), dtype) if gradient else None
+    gradients = allocate_result((len(table), program.inputs), dtype, 1) if gradient else None
     if gradients is not None:
         writes = np.concatenate([writes, _move_table(program, program.inputs + program.outputs, gradients)])
     reads = _move_table(program, 0, table)
@@ -471,7 +566,8 @@ if hasattr(os, "register_at_fork"):
 @cache
 def _compile_driver(real: RealType) -> Callable[..., None]:
     """Return the native loop over tiles."""
-    address = jit.compile_functions(_write_driver(real), "batch")[0]
+    text = jit.OwnText(f"batch of {real.lanes} {real.name}", lambda: _write_driver(real))
+    address = jit.compile_functions(text, "batch")[0]
     kinds = [ctypes.c_void_p if kind == "ptr" else ctypes.c_int64 for kind in _DRIVER_PARAMETERS.values()]
     return ctypes.CFUNCTYPE(None, *kinds)(address)
 
