@@ -235,39 +235,44 @@ def run_columns(
 
 def _move_table(program: NativeProgram, first: int, table: NDArray[np.floating]) -> NDArray[np.int64]:
     """Return the moves between the columns of a table and the entries of the buffer from `first` on."""
-    width = table.shape[1]
-    columns = np.empty((width, 3), np.int64)
-    columns[:, 0] = (first + np.arange(width)) * program.real.lanes
-    columns[:, 1] = table.ctypes.data + np.arange(width) * table.itemsize
-    columns[:, 2] = width
-    return _join_columns(program.real, columns)
+    moves = _plan_table(program.real, first, table.shape[1]).copy()
+    moves[:, 1] += table.ctypes.data
+    return moves
+
+
+@cache
+def _plan_table(real: RealType, first: int, width: int) -> NDArray[np.int64]:
+    """Return the moves of a table that begins at address 0."""
+    return _join_columns(real, [((first + k) * real.lanes, k * real.item_bytes, width) for k in range(width)])
 
 
 def _move_columns(program: NativeProgram, moves: Sequence[BufferMove]) -> NDArray[np.int64]:
-    rows = [
+    columns = [
         (entry * program.real.lanes, column.ctypes.data, column.strides[0] // column.itemsize)
         for entry, column in moves
     ]
-    return _join_columns(program.real, np.array(rows, np.int64).reshape(-1, 3))
+    return _join_columns(program.real, columns)
 
 
-def _join_columns(real: RealType, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+def _join_columns(real: RealType, columns: Sequence[tuple[int, int, int]]) -> NDArray[np.int64]:
     """Return moves of one or more columns, as `_LoadedMove` has them, but with places in the buffer.
 
     Columns that are neighbours in a table of rows are joined, unless a column is contiguous anyway.
     """
-    steps = np.diff(columns, axis=0)
-    is_neighbour = (steps == (real.lanes, real.item_bytes, 0)).all(1) & (columns[1:, 2] != 1)
-    ends = [*(np.flatnonzero(~is_neighbour) + 1).tolist(), len(columns)] if len(columns) else []
     moves = list[tuple[int, ...]]()
     first = 0
-    for end in ends:
+    for end, (place, address, stride) in enumerate(columns, 1):
+        if (
+            stride != 1
+            and end < len(columns)
+            and columns[end] == (place + real.lanes, address + real.item_bytes, stride)
+        ):
+            continue
         count = end - first
         for k, width in _split_columns(count, real.lanes):
-            place, address, stride = columns[first + k].tolist()
             # The rows of a tile are contiguous memory, of which each block prefetches its share.
             ahead = PREFETCHED_TILES * real.lanes * stride + k * (real.lanes - 1) if stride == count else 0
-            moves.append((place, address, stride, width, ahead))
+            moves.append((*columns[first + k], width, ahead))
         first = end
     return np.array(moves, np.int64).reshape(-1, MOVE_WORDS)
 
