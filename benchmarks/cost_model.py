@@ -2,11 +2,13 @@
 
     python -m benchmarks.cost_model [ENGINE...]     engines are `call`, `batch`, `executor` and `gpu`; by default all
     python -m benchmarks.cost_model new [ENGINE...] the same for 40 other circuits, at which no term was chosen
+    python -m benchmarks.cost_model new SEED...     the same with other seeds for the random circuits among them
     python -m benchmarks.cost_model advice          from how many points which engine is the fastest
 
-A circuit is described by three numbers: its steps that are sums, products and the like, its calls of functions such as
-`tanh`, and the numbers that go in and out per point. A `MachineCosts` has what each takes on the machine at hand; it is
-measured in some seconds at circuits that are none of the 40. The page docs/gpu.md has the results and the advice.
+A circuit is described by a few numbers: its steps that are sums, products and the like, its calls of functions such as
+`tanh`, those of sines at huge arguments, the numbers that go in and out per point, and its longest chain. A
+`LinearCosts` has what each takes on the machine at hand; it is measured in some seconds at circuits that are none of
+the 40. Single calls and batches are measured in processor time. The page docs/gpu.md has the results and the advice.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ import wiregrad as wg
 from benchmarks.gpu import KINDS, make_circuit, time_on_device, time_on_host
 from wiregrad.api import Circuit
 from wiregrad.backends.cuda.kernels import MAX_PLACED_STEPS
+from wiregrad.backends.interpreter import evaluate_nodes
 from wiregrad.backends.native.step_kinds import PlainStep, list_called_functions
 from wiregrad.backends.native.tiers import plan_steps
+from wiregrad.backends.native.vector_math import FORMATS
 from wiregrad.errors import DeviceError
 from wiregrad.ir import Pattern
 
@@ -88,8 +92,12 @@ CALIBRATED = (
 CALIBRATED_FORMULAS = (
     "y = " + " + ".join(f"(x{k} - 0.5 * x{k + 1}) ** 2" for k in range(12)),
     "y = a * exp(-b * c) + (a - c) * sin(b)",
+    "y = a * sin(1e9 * b) + b * sin(1e9 * a) + sin(1e9 * c)",
 )
-"""Circuits as people write them: values are used soon after they were computed."""
+"""Circuits as people write them: values are used soon after they were computed. The last is far from 0."""
+PERIODIC_OPS = ("sin", "cos", "tan")
+SAMPLED_POINTS = 64
+"""The number of points at which arguments of periodic functions are looked at."""
 CACHED_STEPS = 600
 """Up to so many steps, code and values are in the processor's first caches."""
 FUNCTION_DEPTH = 5
@@ -113,12 +121,14 @@ class CircuitWork(NamedTuple):
     """Numbers that are read and written: inputs, the value, and the gradient."""
     depth: int
     """The length of the longest chain of nodes, in which each waits for the one before; functions count several."""
+    far_calls: float = 0.0
+    """Calls of periodic functions, on average, that are so far from 0 that the scalar function computes them."""
 
     def list_terms(self) -> list[float]:
         """Return what the time on a processor is a sum of; long code leaves the caches."""
         steps = self.sums + self.calls
         excess = np.log2(max(steps, CACHED_STEPS) / CACHED_STEPS)
-        return [self.numbers, self.sums, self.calls, steps * float(excess), self.depth]
+        return [self.numbers, self.sums, self.calls, steps * float(excess), self.depth, self.far_calls]
 
 
 def count_work(circuit: Circuit) -> CircuitWork:
@@ -128,7 +138,8 @@ def count_work(circuit: Circuit) -> CircuitWork:
     steps = [not isinstance(placed.key, PlainStep) for placed in stream.keys]
     total = sum(count * is_step for count, is_step in zip(counts, steps, strict=True))
     called = sum(count * number for count, number in zip(counts, calls, strict=True))
-    return CircuitWork(max(total - called, 0), called, 2 * len(circuit.inputs) + 1, measure_depth(circuit))
+    numbers = 2 * len(circuit.inputs) + 1
+    return CircuitWork(max(total - called, 0), called, numbers, measure_depth(circuit), count_far_calls(circuit))
 
 
 def measure_depth(circuit: Circuit) -> int:
@@ -138,6 +149,14 @@ def measure_depth(circuit: Circuit) -> int:
         own = FUNCTION_DEPTH if row.op.pattern is Pattern.SCALE else 1
         depths.append(max((depths[source] for source in row.sources), default=0) + own)
     return max(depths)
+
+
+def count_far_calls(circuit: Circuit) -> float:
+    """Return how many calls of periodic functions are far from 0 at a point, on average: the values and the slopes."""
+    values = evaluate_nodes(circuit, list(draw_points(circuit, SAMPLED_POINTS).T))
+    far = FORMATS["double"].far
+    sizes = [np.abs(values[row.sources[0]]) for row in circuit.rows() if row.op.name in PERIODIC_OPS]
+    return 2 * sum(float(np.mean((far <= size) & (size < np.inf))) for size in sizes)
 
 
 class LinearCosts(NamedTuple):
@@ -176,22 +195,24 @@ def choose_count(circuit: Circuit) -> int:
     return int(np.clip(WORK / circuit.size, 5_000, 10**6))
 
 
-def time_call(call: Callable[[], Any], seconds: float = 0.1) -> float:
-    """Return the least seconds of a call, of at least three."""
+def time_call(
+    call: Callable[[], Any], seconds: float = 0.1, read_clock: Callable[[], float] = time.process_time
+) -> float:
+    """Return the least seconds of a call, of at least three; by default of processor time."""
     times = list[float]()
     while len(times) < 3 or sum(times) < seconds:
-        began = time.perf_counter()
+        began = read_clock()
         call()
-        times.append(time.perf_counter() - began)
+        times.append(read_clock() - began)
     return min(times)
 
 
-def list_circuits(*, is_new: bool = False) -> Iterator[tuple[str, Circuit]]:
-    """Yield 40 circuits with their names: those at which the terms of the model were chosen, or new ones."""
-    for seed, (name, (inputs, kinds)) in enumerate(MIXES.items(), NEW_SEED * is_new):
+def list_circuits(first_seed: int = 0) -> Iterator[tuple[str, Circuit]]:
+    """Yield 40 circuits with their names: those at which the terms were chosen, or with a seed new ones."""
+    for seed, (name, (inputs, kinds)) in enumerate(MIXES.items(), first_seed):
         for nodes in SIZES:
             yield f"{name}, {nodes} nodes", make_circuit(nodes, seed, inputs, kinds)
-    for name, text in (NEW_FORMULAS if is_new else FORMULAS).items():
+    for name, text in (NEW_FORMULAS if first_seed else FORMULAS).items():
         yield name, wg.circuit(text)
 
 
@@ -258,7 +279,7 @@ def measure_processor() -> LinearCosts:
     """Return the costs of batches on one core."""
     engine = BatchEngine()
     circuits = list_calibrated()
-    counts = [choose_count(circuit) // 2 for circuit in circuits]
+    counts = [choose_count(circuit) for circuit in circuits]
     seconds = [engine.measure(circuit, count) for circuit, count in zip(circuits, counts, strict=True)]
     return fit_costs([count_work(c) for c in circuits], counts, seconds, engine.measure(wg.circuit("y = a * a"), 8))
 
@@ -276,7 +297,10 @@ class ExecutorEngine:
         compiled = circuit.compile()
         points = draw_points(circuit, count)
         size = -(-count // 10)
-        return time_call(lambda: compiled.batch_value_and_grad(points, executor=self._pool, chunk_size=size))
+        return time_call(
+            lambda: compiled.batch_value_and_grad(points, executor=self._pool, chunk_size=size),
+            read_clock=time.perf_counter,
+        )
 
     def calibrate(self) -> Callable[[CircuitWork, int], float]:
         """Return what predicts the seconds: all processes share the cores, and the caller copies every number."""
@@ -460,12 +484,13 @@ def make_engines(names: Sequence[str]) -> Iterator[Any]:
 
 
 def main() -> int:
-    names = [name for name in sys.argv[1:] if name != "new"]
+    names = [name for name in sys.argv[1:] if name != "new" and not name.isdecimal()]
+    seeds = [int(name) for name in sys.argv[1:] if name.isdecimal()] or [NEW_SEED * ("new" in sys.argv)]
     if "advice" in names:
         print_advice(len(os.sched_getaffinity(0)))
         return 0
-    circuits = list(list_circuits(is_new="new" in sys.argv))
-    wrong = sum([compare_engine(engine, circuits) for engine in make_engines(names)])
+    circuits = {seed: list(list_circuits(seed)) for seed in seeds}
+    wrong = sum([compare_engine(engine, circuits[seed]) for engine in make_engines(names) for seed in seeds])
     print("holds" if not wrong else "DOES NOT HOLD")
     return bool(wrong)
 

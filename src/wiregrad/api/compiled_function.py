@@ -47,6 +47,7 @@ from wiregrad.backends.replay_engines import (
     PointColumns,
     RecordingReplay,
     RowWorkers,
+    allocate_columns,
     check_device,
     make_replay,
 )
@@ -1880,7 +1881,7 @@ def _make_columns(
     """Return the columns of a batch: its arguments, and vectors for its results, given or new."""
     count = results + len(wanted or ())
     if outputs is None:
-        outputs = [np.empty(table.count) for _ in range(count)]
+        outputs = allocate_columns(count, table.count)
     else:
         _check_outputs(outputs, table, count)
     grads = None if wanted is None else outputs[results:]

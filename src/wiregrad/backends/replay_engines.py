@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import interpreter
+from wiregrad.dtypes import FLOAT
 from wiregrad.errors import NotNativeError, OperandError, WiregradError
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.recording.record import NATIVE_LOOPS, run_as_replay
@@ -171,6 +172,11 @@ class PointColumns(NamedTuple):
     """Where they are computed."""
 
 
+def allocate_columns(count: int, size: int) -> list[NDArray[np.float64]]:
+    """Return vectors for the results of a batch; memory of earlier results is used again once nobody needs it."""
+    return [batch.allocate_result((size,), FLOAT.dtype, k) for k in range(count)]
+
+
 def check_device(device: object) -> None:
     """Raise unless batches can run on a device."""
     if device != "cpu":
@@ -193,7 +199,7 @@ class RowReplay:
         """Return the results at points as columns: values, gradients, and where a check fails."""
         size = max(len(column) for column in columns if column.ndim)
         count = len(self._recording.moving)
-        results = [np.empty(size) for _ in range(count + len(wanted or ()))]
+        results = allocate_columns(count + len(wanted or ()), size)
         grads = None if wanted is None else results[count:]
         points = PointColumns(size, columns, results[:count], grads, wanted or (), device)
         failures = self.run_rows(points, None, threads)

@@ -5,10 +5,14 @@ repeated, and no lane depends on another. So the result at a point is the same i
 threads. Threads run without the GIL.
 
 Numbers are moved between columns and the working buffer (`BufferMove`): a column has an address and a stride, so a
-table of rows is columns too. `run_columns` can be limited to some of the points, and says where the last outputs of the
-program do not have the bits that they should have. Programs that have run on many points get a loop of their own
-(`ColumnProgram`): LLVM compiles all steps of several tiles into one function, without a buffer in between. The bits are
-the same, except for the sign of a NaN.
+table of rows is columns too. Neighbouring columns of a table move together: blocks of rows are read as vectors, and
+transposed in registers (`_BlockTile`). `run_columns` can be limited to some of the points, and says where the last
+outputs of the program do not have the bits that they should have. Programs that have run on many points get a loop of
+their own (`ColumnProgram`): LLVM compiles all steps of several tiles into one function, without a buffer in between.
+The bits are the same, except for the sign of a NaN.
+
+Large results use memory of earlier ones again, once nobody refers to them (`ResultPool`): fresh memory takes longer
+than a short program, because the system clears every page of it.
 
 Python handles signals in the main thread, between two bytecode instructions. So the main thread returns from native
 code every few milliseconds; where a single tile takes longer, another thread works in its place while it waits. An
@@ -19,20 +23,26 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad import settings
 from wiregrad.backends.native import jit
+from wiregrad.backends.native.builtin_calls import MAX_KEPT_RESULTS
 from wiregrad.backends.native.llvm_writer import (
     LlvmArray,
+    LlvmOperand,
     LlvmValue,
     LlvmVariable,
     LlvmWriter,
@@ -65,6 +75,14 @@ TURNING_BUFFERS = 4
 """Short programs run on so many buffers in turn, a power of 2: a tile need not wait until the last one was read."""
 MAX_TURNING_BYTES = 4096
 """Maximum size of a buffer of which there are several: all of them stay in the fastest cache."""
+MOVE_WORDS = 5
+"""The number of integers that describe a move to native code."""
+PREFETCHED_TILES = 4
+"""How many tiles ahead rows of tables are prefetched."""
+MIN_RECYCLED_BYTES = 1 << 17
+"""Results of at least this size are recycled; the allocator of C keeps smaller ones at hand itself."""
+MAX_POOLED_BYTES = 1 << 28
+"""How much memory is kept at most for the results of later batches, of all programs together."""
 SLICE_SECONDS = 0.01
 """Approximate seconds that the main thread stays in native code, or waits, before it checks for signals."""
 
@@ -72,6 +90,90 @@ SLICE_SECONDS = 0.01
 def count_lanes(dtype: np.dtype[np.floating]) -> int:
     """Return the number of lanes of this processor's vectors for a float type."""
     return jit.vector_bytes() // dtype.itemsize
+
+
+def can_recycle(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    """Return whether results of a type are worth recycling, and counts of references say who uses an array."""
+    # Without the GIL a count of references says nothing about other threads.
+    counts = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+    return bool(counts) and prod(shape) * dtype.itemsize >= MIN_RECYCLED_BYTES
+
+
+class ResultPool:
+    """Memory of one large result, used again when nobody else refers to it: fresh memory costs more than the work.
+
+    Whoever uses the data of an array holds a reference to it, directly or through the base of a view. So an array that
+    only the pool refers to is free.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self._arrays: list[NDArray[Any]] = []
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of all arrays that are kept."""
+        return len(self._arrays) * prod(self.shape) * self.dtype.itemsize
+
+    def take_array(self) -> NDArray[Any]:
+        """Return an array whose content nobody needs; the one used last, because it may still be in the cache."""
+        for _ in range(len(self._arrays)):
+            try:
+                array, references = _pop_and_count(self._arrays)
+            except IndexError:
+                break
+            if references > OWN_REFERENCES or weakref.getweakrefcount(array):
+                self._arrays.insert(0, array)
+            elif self._is_unchanged(array):
+                return array
+        return np.empty(self.shape, self.dtype)
+
+    def _is_unchanged(self, array: NDArray[Any]) -> bool:
+        """Return whether the caller has left shape, dtype and flags of a result as they were."""
+        flags = array.flags
+        is_same = array.shape == self.shape and array.dtype == self.dtype
+        return is_same and flags.owndata and flags.writeable and flags.c_contiguous
+
+    def keep_array(self, array: NDArray[Any]) -> None:
+        """Keep an array that is given to the caller, to use it again later."""
+        if len(self._arrays) < MAX_KEPT_RESULTS:
+            self._arrays.append(array)
+
+
+def _pop_and_count(arrays: list[NDArray[Any]]) -> tuple[NDArray[Any], int]:
+    """Take the last array; return it with the number of references to it."""
+    array = arrays.pop()
+    return array, sys.getrefcount(array)
+
+
+OWN_REFERENCES = _pop_and_count([np.empty(0)])[1]
+"""The references to an array that nobody else has; from Python 3.14 on, calls do not count the variable twice."""
+
+_BATCH_POOLS: dict[tuple[tuple[int, ...], np.dtype[Any], int], ResultPool] = {}
+"""The results of batches, by shape, dtype and number; those used last are the last."""
+
+
+def allocate_result(shape: tuple[int, ...], dtype: np.dtype[Any], number: int) -> NDArray[Any]:
+    """Return memory for a result of a batch; `number` tells results apart that one call has at the same time.
+
+    Several threads may call it: every operation on the pools is a single one of a list or dict, and a pool that gets
+    lost is only memory that is not used again.
+    """
+    if not can_recycle(shape, dtype) or prod(shape) * dtype.itemsize > MAX_POOLED_BYTES:
+        return np.empty(shape, dtype)
+    key = (shape, dtype, number)
+    pool = _BATCH_POOLS.pop(key, None) or ResultPool(shape, dtype)
+    _BATCH_POOLS[key] = pool
+    array = pool.take_array()
+    pool.keep_array(array)
+    total = sum(each.total_bytes for each in list(_BATCH_POOLS.values()))
+    for oldest in list(_BATCH_POOLS):
+        if total <= MAX_POOLED_BYTES:
+            break
+        dropped = _BATCH_POOLS.pop(oldest, None)
+        total -= dropped.total_bytes if dropped is not None else 0
+    return array
 
 
 class BufferMove(NamedTuple):
@@ -97,9 +199,9 @@ def run_batch(
     """Run a program on each row of `points`; return the outputs and, with `gradient`, the gradients, one row each."""
     dtype = program.real.dtype
     table = np.ascontiguousarray(points, dtype)
-    values = np.empty((len(table), program.outputs), dtype)
+    values = allocate_result((len(table), program.outputs), dtype, 0)
     writes = _move_table(program, program.inputs, values)
-    gradients = np.empty((len(table), program.inputs), dtype) if gradient else None
+    gradients = allocate_result((len(table), program.inputs), dtype, 1) if gradient else None
     if gradients is not None:
         writes = np.concatenate([writes, _move_table(program, program.inputs + program.outputs, gradients)])
     reads = _move_table(program, 0, table)
@@ -133,20 +235,57 @@ def run_columns(
 
 def _move_table(program: NativeProgram, first: int, table: NDArray[np.floating]) -> NDArray[np.int64]:
     """Return the moves between the columns of a table and the entries of the buffer from `first` on."""
-    width = table.shape[1]
-    moves = np.empty((width, 3), np.int64)
-    moves[:, 0] = (first + np.arange(width)) * program.real.lanes
-    moves[:, 1] = table.ctypes.data + np.arange(width) * table.itemsize
-    moves[:, 2] = width
+    moves = _plan_table(program.real, first, table.shape[1]).copy()
+    moves[:, 1] += table.ctypes.data
     return moves
 
 
+@cache
+def _plan_table(real: RealType, first: int, width: int) -> NDArray[np.int64]:
+    """Return the moves of a table that begins at address 0."""
+    return _join_columns(real, [((first + k) * real.lanes, k * real.item_bytes, width) for k in range(width)])
+
+
 def _move_columns(program: NativeProgram, moves: Sequence[BufferMove]) -> NDArray[np.int64]:
-    rows = [
+    columns = [
         (entry * program.real.lanes, column.ctypes.data, column.strides[0] // column.itemsize)
         for entry, column in moves
     ]
-    return np.array(rows, np.int64).reshape(-1, 3)
+    return _join_columns(program.real, columns)
+
+
+def _join_columns(real: RealType, columns: Sequence[tuple[int, int, int]]) -> NDArray[np.int64]:
+    """Return moves of one or more columns, as `_LoadedMove` has them, but with places in the buffer.
+
+    Columns that are neighbours in a table of rows are joined, unless a column is contiguous anyway.
+    """
+    moves = list[tuple[int, ...]]()
+    first = 0
+    for end, (place, address, stride) in enumerate(columns, 1):
+        if (
+            stride != 1
+            and end < len(columns)
+            and columns[end] == (place + real.lanes, address + real.item_bytes, stride)
+        ):
+            continue
+        count = end - first
+        for k, width in _split_columns(count, real.lanes):
+            # The rows of a tile are contiguous memory, of which each block prefetches its share.
+            ahead = PREFETCHED_TILES * real.lanes * stride + k * (real.lanes - 1) if stride == count else 0
+            moves.append((*columns[first + k], width, ahead))
+        first = end
+    return np.array(moves, np.int64).reshape(-1, MOVE_WORDS)
+
+
+def _split_columns(count: int, lanes: int) -> Iterator[tuple[int, int]]:
+    """Yield the first column and the width of blocks that cover columns; widths are powers of 2, blocks may overlap."""
+    width = 1 << (min(count, lanes).bit_length() - 1)
+    end = count // width * width
+    for first in range(0, end, width):
+        yield first, width
+    if end < count:
+        width = 1 << (count - end - 1).bit_length()
+        yield count - width, width
 
 
 def _run_job(job: _BatchJob, arrays: object, threads: int | None) -> None:
@@ -210,12 +349,12 @@ class _BatchJob:
         self._arguments = (
             *(reads.ctypes.data, len(reads), writes.ctypes.data, len(writes)),
             *(0 if rows is None else rows.ctypes.data, answers.ctypes.data),
-            *(first_check, wanted.ctypes.data, len(expected), self.is_dense, self._buffers - 1, length),
+            *(first_check, wanted.ctypes.data, len(expected), rows is None, self.is_dense, self._buffers - 1, length),
         )
         self.fixed: Sequence[BufferMove] = ()
         """The inputs that are the same at all points."""
         # Copying a number in or out takes about as long as a step.
-        self._steps = len(program.stream) + len(reads) + len(writes) + len(expected)
+        self._steps = len(program.stream) + int(reads[:, 3].sum() + writes[:, 3].sum()) + len(expected)
         self.has_short_tiles = self._steps <= MAX_SHARE_STEPS
         self._share = self._first = 1
 
@@ -357,7 +496,7 @@ def _write_kernel(program: NativeProgram, reads: Sequence[int], writes: Sequence
 def _load_columns(w: LlvmWriter, table: str, entries: Sequence[int]) -> dict[int, LlvmValue]:
     """Write the loads of the addresses of columns, by their entries of the buffer."""
     numbers = LlvmArray(w.name_value(f"%{table}", "ptr", 1), "i64")
-    return {entry: numbers[3 * k + 1].convert("inttoptr", "ptr") for k, entry in enumerate(entries)}
+    return {entry: numbers[MOVE_WORDS * k + 1].convert("inttoptr", "ptr") for k, entry in enumerate(entries)}
 
 
 def _write_tile_results(tile: _TileAccess, targets: Mapping[int, LlvmValue]) -> None:
@@ -432,7 +571,8 @@ if hasattr(os, "register_at_fork"):
 @cache
 def _compile_driver(real: RealType) -> Callable[..., None]:
     """Return the native loop over tiles."""
-    address = jit.compile_functions(_write_driver(real), "batch")[0]
+    text = jit.OwnText(f"batch of {real.lanes} {real.name}", lambda: _write_driver(real))
+    address = jit.compile_functions(text, "batch")[0]
     kinds = [ctypes.c_void_p if kind == "ptr" else ctypes.c_int64 for kind in _DRIVER_PARAMETERS.values()]
     return ctypes.CFUNCTYPE(None, *kinds)(address)
 
@@ -449,6 +589,7 @@ _DRIVER_PARAMETERS = {
     "first_check": "i64",
     "expected": "ptr",
     "check_count": "i64",
+    "has_all_rows": "i64",
     "is_dense": "i64",
     "turn_mask": "i64",
     "buffer_length": "i64",
@@ -475,17 +616,18 @@ def _write_driver(real: RealType) -> str:
         first = w.emit_value("i64", f"atomicrmw add ptr %taken, {share.typed} monotonic")
         last = _write_minimum(first + share, _name_size(w, "count"))
         with when_all(first < last):
-            # Whole vectors have a loop of their own: what single lanes need would take longer than a short program.
-            whole = (last - first).combine("udiv", real.lanes) * _name_size(w, "is_dense")
+            # Whole tiles have loops of their own: what single lanes need would take longer than a short program.
+            whole = (last - first).combine("udiv", real.lanes) * _name_size(w, "has_all_rows")
+            dense = whole * _name_size(w, "is_dense")
             has_kernel = w.name_value("%kernel", "ptr").convert("ptrtoint", "i64").is_nonzero()
-            groups = whole.combine("udiv", TILES_PER_GROUP) * has_kernel.convert("zext", "i64")
+            groups = dense.combine("udiv", TILES_PER_GROUP) * has_kernel.convert("zext", "i64")
             with when_all(groups):
                 pointers = [w.name_value(f"%{name}", "ptr") for name in _KERNEL_PARAMETERS]
                 w.call_void("%kernel", *pointers, first, groups)
-            with loop_over(groups * TILES_PER_GROUP, whole) as k:
-                place = (k & _name_size(w, "turn_mask")) * _name_size(w, "buffer_length")
-                buffer = w.point_to(real.name, w.name_value("%w", "ptr"), place)
-                _VectorTile(w, real, first + k * real.lanes, buffer).write_run(difference)
+            with loop_over(groups * TILES_PER_GROUP, dense) as k:
+                _VectorTile(w, real, first + k * real.lanes, _choose_buffer(w, real, k)).write_run(difference)
+            with loop_over(dense, whole) as k:
+                _BlockTile(w, real, first + k * real.lanes, _choose_buffer(w, real, k)).write_run(difference)
             with loop_over(whole, (last - first + (real.lanes - 1)).combine("udiv", real.lanes)) as k:
                 tile = first + k * real.lanes
                 count = _write_minimum(last - tile, w.as_value(real.lanes, "i64"))
@@ -500,8 +642,26 @@ def _name_size(w: LlvmWriter, name: str) -> LlvmValue:
     return w.name_value(f"%{name}", "i64")
 
 
+def _choose_buffer(w: LlvmWriter, real: RealType, tile: LlvmValue) -> LlvmValue:
+    """Write the address of the working buffer whose turn it is."""
+    place = (tile & _name_size(w, "turn_mask")) * _name_size(w, "buffer_length")
+    return w.point_to(real.name, w.name_value("%w", "ptr"), place)
+
+
 def _write_minimum(one: LlvmValue, two: LlvmValue) -> LlvmValue:
     return one.writer.select(one < two, one, two)
+
+
+class _LoadedMove(NamedTuple):
+    """A move as native code has it; entries and columns are addresses."""
+
+    entry: LlvmValue
+    column: LlvmValue
+    stride: LlvmValue
+    width: LlvmValue
+    """The number of columns, which are neighbours; the others are those of the first."""
+    ahead: LlvmValue
+    """The distance from a row to what is prefetched, in numbers; 0 for nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -519,23 +679,22 @@ class _VectorTile:
         """Write the run; `difference` is memory for a vector."""
         w = self.writer
         with loop_over(0, _name_size(w, "read_count")) as k:
-            self.write_read(*self._load_move("reads", k))
+            self.write_read(self._load_move("reads", k))
         w.emit_line(jit.ENTER_CALL.replace("%w", self.buffer.text))
         with loop_over(0, _name_size(w, "write_count")) as k:
-            self.write_result(*self._load_move("writes", k))
+            self.write_result(self._load_move("writes", k))
         self._write_checks(difference)
 
-    def write_read(self, entry: LlvmValue, column: LlvmValue, stride: LlvmValue) -> None:
+    def write_read(self, move: _LoadedMove) -> None:
         """Write the copy of a column's numbers into the buffer."""
-        numbers = self.writer.load(
-            self.real.name, self._point_to(column, self.tile), self.real.lanes, self._column_alignment
-        )
-        self.writer.store(numbers, entry, self._buffer_alignment)
+        place = self._point_to(move.column, self.tile)
+        numbers = self.writer.load(self.real.name, place, self.real.lanes, self._column_alignment)
+        self.writer.store(numbers, move.entry, self._buffer_alignment)
 
-    def write_result(self, entry: LlvmValue, column: LlvmValue, stride: LlvmValue) -> None:
+    def write_result(self, move: _LoadedMove) -> None:
         """Write the copy of results out of the buffer."""
-        numbers = self.writer.load(self.real.name, entry, self.real.lanes, self._buffer_alignment)
-        self.writer.store(numbers, self._point_to(column, self.tile), self._column_alignment)
+        numbers = self.writer.load(self.real.name, move.entry, self.real.lanes, self._buffer_alignment)
+        self.writer.store(numbers, self._point_to(move.column, self.tile), self._column_alignment)
 
     def _write_checks(self, difference: LlvmValue) -> None:
         """Write whether all checks have their expected bits, a byte per point."""
@@ -563,15 +722,121 @@ class _VectorTile:
     def _column_alignment(self) -> str:
         return f", align {self.real.item_bytes}"
 
-    def _load_move(self, table: str, number: LlvmValue) -> tuple[LlvmValue, LlvmValue, LlvmValue]:
-        """Write the loads of a move: the addresses of the entry and of the column, and the stride."""
+    def _load_move(self, table: str, number: LlvmValue) -> _LoadedMove:
+        """Write the loads of a move."""
         w = self.writer
         numbers = LlvmArray(w.name_value(f"%{table}", "ptr"), "i64")
-        entry, address, stride = (numbers[number * 3 + k] for k in range(3))
-        return self._point_to(self.buffer, entry), address.convert("inttoptr", "ptr"), stride
+        entry, address, stride, width, ahead = (numbers[number * MOVE_WORDS + k] for k in range(MOVE_WORDS))
+        return _LoadedMove(self._point_to(self.buffer, entry), address.convert("inttoptr", "ptr"), stride, width, ahead)
 
-    def _point_to(self, base: LlvmValue, index: LlvmValue) -> LlvmValue:
+    def _point_to(self, base: LlvmValue, index: LlvmOperand) -> LlvmValue:
         return self.writer.point_to(self.real.name, base, index)
+
+
+READ_HINT = "i32 0, i32 2, i32 1"
+"""Prefetch for reading, into the second cache: the first one cannot wait for so many lines at the same time."""
+WRITE_HINT = "i32 1, i32 3, i32 1"
+
+
+@dataclass(frozen=True, eq=False)
+class _BlockTile(_VectorTile):
+    """The same on points that are rows of tables; a column may be contiguous, or anything else, beside them."""
+
+    def write_read(self, move: _LoadedMove) -> None:
+        """Write the copy of columns' numbers into the buffer."""
+        with when_all(move.stride.is_equal_to(1)):
+            super().write_read(move)
+        with when_all(move.stride.compare("ne", 1)):
+            with when_all(move.width.is_equal_to(1)), self._loop_over_lanes(move) as (lane, place):
+                LlvmArray(move.entry, self.real.name).copy_entry(lane, LlvmArray(move.column, self.real.name), place)
+            for width in self._block_widths:
+                with when_all(move.width.is_equal_to(width)):
+                    self._write_block_read(move, width)
+
+    def write_result(self, move: _LoadedMove) -> None:
+        """Write the copy of results out of the buffer."""
+        with when_all(move.stride.is_equal_to(1)):
+            super().write_result(move)
+        with when_all(move.stride.compare("ne", 1)):
+            with when_all(move.width.is_equal_to(1)), self._loop_over_lanes(move) as (lane, place):
+                LlvmArray(move.column, self.real.name).copy_entry(place, LlvmArray(move.entry, self.real.name), lane)
+            for width in self._block_widths:
+                with when_all(move.width.is_equal_to(width)):
+                    self._write_block_result(move, width)
+
+    @property
+    def _block_widths(self) -> list[int]:
+        return [1 << k for k in range(1, self.real.lanes.bit_length())]
+
+    @contextmanager
+    def _loop_over_lanes(self, move: _LoadedMove) -> Iterator[tuple[LlvmValue, LlvmValue]]:
+        """Write a loop over the lanes; yields the lane, and its place in the column."""
+        with loop_over(0, self.writer.as_value(self.real.lanes, "i64")) as lane:
+            yield lane, (self.tile + lane) * move.stride
+
+    def _write_block_read(self, move: _LoadedMove, width: int) -> None:
+        """Write the copy of a block: each row is a short vector, and vectors of all points go to the buffer."""
+        w = self.writer
+        self._write_prefetches(move, width, READ_HINT)
+        rows = [
+            w.load(self.real.name, self._point_to_row(move, row), width, self._column_alignment)
+            for row in range(self.real.lanes)
+        ]
+        vectors = [_join_vectors(rows[k::width]) for k in range(width)]
+        for k, vector in enumerate(_transpose_blocks(vectors)):
+            w.store(vector, self._point_to(move.entry, k * self.real.lanes), self._buffer_alignment)
+
+    def _write_block_result(self, move: _LoadedMove, width: int) -> None:
+        """Write the copy of a block of results, the reverse of a read."""
+        w = self.writer
+        lanes = self.real.lanes
+        self._write_prefetches(move, width, WRITE_HINT)
+        entries = [self._point_to(move.entry, k * lanes) for k in range(width)]
+        vectors = [w.load(self.real.name, entry, lanes, self._buffer_alignment) for entry in entries]
+        for k, vector in enumerate(_transpose_blocks(vectors)):
+            for first in range(0, lanes, width):
+                part = vector.pick_lanes(range(first, first + width))
+                w.store(part, self._point_to_row(move, first + k), self._column_alignment)
+
+    def _write_prefetches(self, move: _LoadedMove, width: int, hint: str) -> None:
+        """Write hints that the memory of a later tile is needed soon: processors do not see the pattern of blocks."""
+        w = self.writer
+        w.declare("void", "@llvm.prefetch.p0", "ptr", "i32", "i32", "i32")
+        with when_all(move.ahead):
+            first = self._point_to(move.column, self.tile * move.stride + move.ahead)
+            for k in range(width):
+                w.emit_line(f"call void @llvm.prefetch.p0({self._point_to(first, k * self.real.lanes).typed}, {hint})")
+
+    def _point_to_row(self, move: _LoadedMove, row: int) -> LlvmValue:
+        return self._point_to(move.column, (self.tile + row) * move.stride)
+
+
+def _join_vectors(vectors: Sequence[LlvmValue]) -> LlvmValue:
+    """Write the lanes of vectors behind each other; their number is a power of 2."""
+    while len(vectors) > 1:
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [one.pick_lanes(range(2 * one.lanes), two) for one, two in pairs]
+    return vectors[0]
+
+
+def _transpose_blocks(vectors: Sequence[LlvmValue]) -> list[LlvmValue]:
+    """Write the transpose of square blocks, which lie side by side in the vectors; their size is a power of 2.
+
+    In every round, one bit of the number of a vector changes places with the same bit of the number of a lane.
+    """
+    vectors = list(vectors)
+    lanes = range(vectors[0].lanes)
+    bit = len(vectors) // 2
+    while bit:
+        lower = [lane + len(lanes) - bit if lane & bit else lane for lane in lanes]
+        upper = [lane + len(lanes) if lane & bit else lane + bit for lane in lanes]
+        for k in range(len(vectors)):
+            if not k & bit:
+                one, two = vectors[k], vectors[k + bit]
+                vectors[k] = one.pick_lanes(lower, two)
+                vectors[k + bit] = one.pick_lanes(upper, two)
+        bit //= 2
+    return vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -583,18 +848,25 @@ class _LaneTile(_VectorTile):
     row: LlvmVariable
     """The place of a point in the columns."""
 
-    def write_read(self, entry: LlvmValue, column: LlvmValue, stride: LlvmValue) -> None:
-        """Write the copy of a column's numbers into the buffer."""
-        numbers = LlvmArray(column, self.real.name)
-        with loop_over(0, self.writer.as_value(self.real.lanes, "i64")) as lane:
-            place = self._find_row(_write_minimum(lane, self.count - 1)) * stride
-            LlvmArray(entry, self.real.name).copy_entry(lane, numbers, place)
+    def write_read(self, move: _LoadedMove) -> None:
+        """Write the copy of columns' numbers into the buffer."""
+        lanes = self.writer.as_value(self.real.lanes, "i64")
+        with self._loop_over_columns(move) as (entry, column), loop_over(0, lanes) as lane:
+            place = self._find_row(_write_minimum(lane, self.count - 1)) * move.stride
+            entry.copy_entry(lane, column, place)
 
-    def write_result(self, entry: LlvmValue, column: LlvmValue, stride: LlvmValue) -> None:
+    def write_result(self, move: _LoadedMove) -> None:
         """Write the copy of results out of the buffer."""
-        results = LlvmArray(entry, self.real.name)
-        with loop_over(0, self.count) as lane:
-            LlvmArray(column, self.real.name).copy_entry(self._find_row(lane) * stride, results, lane)
+        with self._loop_over_columns(move) as (entry, column), loop_over(0, self.count) as lane:
+            column.copy_entry(self._find_row(lane) * move.stride, entry, lane)
+
+    @contextmanager
+    def _loop_over_columns(self, move: _LoadedMove) -> Iterator[tuple[LlvmArray, LlvmArray]]:
+        """Write a loop over the columns of a move; yields the vector in the buffer and the column."""
+        with loop_over(0, move.width) as k:
+            entry = self._point_to(move.entry, k * self.real.lanes)
+            column = self._point_to(move.column, k)
+            yield LlvmArray(entry, self.real.name), LlvmArray(column, self.real.name)
 
     def _find_row(self, lane: LlvmValue) -> LlvmValue:
         """Write the place in the columns of the point in a lane."""

@@ -240,11 +240,14 @@ class LlvmValue:
 
     def take_first_lanes(self, count: int) -> LlvmValue:
         """Write a shorter vector: the first lanes of this one."""
-        if count == self.lanes:
-            return self
-        mask = f"<{count} x i32> <{', '.join(f'i32 {lane}' for lane in range(count))}>"
+        return self if count == self.lanes else self.pick_lanes(range(count))
+
+    def pick_lanes(self, lanes: Sequence[int], other: LlvmValue | None = None) -> LlvmValue:
+        """Write a vector of some lanes of this one, and of another one, whose lanes are counted behind them."""
+        order = ", ".join(f"i32 {lane}" for lane in lanes)
+        second = f"{self.llvm_type} poison" if other is None else other.typed
         return self.writer.emit_shared(
-            self.element, f"shufflevector {self.typed}, {self.llvm_type} poison, {mask}", count
+            self.element, f"shufflevector {self.typed}, {second}, <{len(lanes)} x i32> <{order}>", len(lanes)
         )
 
 

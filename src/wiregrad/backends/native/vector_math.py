@@ -318,7 +318,7 @@ def scale_by_power_of_2(x: LlvmValue, k: LlvmValue) -> LlvmValue:
     bits = REAL_BITS[x.element] * x.lanes
     if bits > SCALEF_BITS:
         halves = [scale_by_power_of_2(*pair) for pair in zip(split_lanes(x), split_lanes(k), strict=True)]
-        return _join_halves(*halves)
+        return halves[0].pick_lanes(range(x.lanes), halves[1])
     form = "pd" if x.element == "double" else "ps"
     return _call_scalef(f"{form}.{bits}", (x, k), ["i32 4"] if bits == 512 else [])
 
@@ -326,23 +326,7 @@ def scale_by_power_of_2(x: LlvmValue, k: LlvmValue) -> LlvmValue:
 def split_lanes(x: LlvmValue) -> list[LlvmValue]:
     """Write the lower and the upper half of the lanes."""
     half = x.lanes // 2
-    return [
-        x.writer.emit_value(
-            x.element, f"shufflevector {x.typed}, {x.llvm_type} poison, {_list_lanes(first, half)}", half
-        )
-        for first in (0, half)
-    ]
-
-
-def _join_halves(one: LlvmValue, two: LlvmValue) -> LlvmValue:
-    """Write the lanes of both."""
-    lanes = 2 * one.lanes
-    return one.writer.emit_value(one.element, f"shufflevector {one.typed}, {two.typed}, {_list_lanes(0, lanes)}", lanes)
-
-
-def _list_lanes(first: int, count: int) -> str:
-    numbers = ", ".join(f"i32 {lane}" for lane in range(first, first + count))
-    return f"<{count} x i32> <{numbers}>"
+    return [x.pick_lanes(range(first, first + half)) for first in (0, half)]
 
 
 def _call_scalef(form: str, values: Sequence[LlvmValue], rounding: list[str]) -> LlvmValue:

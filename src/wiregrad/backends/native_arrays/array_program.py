@@ -26,7 +26,6 @@ and it raises the proper error.
 from __future__ import annotations
 
 import ctypes
-import sys
 import time
 import warnings
 import weakref
@@ -44,7 +43,6 @@ from numpy.typing import NDArray
 
 from wiregrad.backends.native import batch, jit
 from wiregrad.backends.native.builtin_calls import (
-    MAX_KEPT_RESULTS,
     ArrayCall,
     ArrayCallEntry,
     CallArray,
@@ -130,9 +128,6 @@ FENCE_MARK = 0xA5
 MAX_IDLE_WORKSPACES = 4
 """The number of workspaces that are kept for later calls."""
 
-MIN_RECYCLED_BYTES = 1 << 17
-"""Results of at least this size are recycled; the allocator of C keeps smaller ones at hand itself."""
-OWN_REFERENCES = 2
 MAX_BYTES_UNDER_GIL = 1 << 15
 """Programs on more memory than this release the GIL while they run."""
 MAX_NEW_KERNELS = 400
@@ -198,49 +193,9 @@ class ArrayProgramFacts:
     """`arrays`, or the tier of the scalar circuit that it was expanded to."""
 
 
-def can_recycle(kind: WireType) -> bool:
-    """Return whether results of a type are worth recycling, and counts of references say who uses an array."""
-    # Without the GIL a count of references says nothing about other threads.
-    counts = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
-    return bool(counts) and prod(kind.shape) * kind.dtype.itemsize >= MIN_RECYCLED_BYTES
-
-
-class ResultPool:
-    """Memory of one large result, used again when nobody else refers to it: fresh memory costs more than the work.
-
-    Whoever uses the data of an array holds a reference to it, directly or through the base of a view. So an array that
-    only the pool refers to is free.
-    """
-
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self._arrays: list[NDArray[Any]] = []
-
-    def take_array(self) -> NDArray[Any]:
-        """Return an array whose content nobody needs; the one used last, because it may still be in the cache."""
-        for _ in range(len(self._arrays)):
-            try:
-                array = self._arrays.pop()
-            except IndexError:
-                break
-            # One reference is the variable, the other the argument of the call.
-            if sys.getrefcount(array) > OWN_REFERENCES or weakref.getweakrefcount(array):
-                self._arrays.insert(0, array)
-            elif self._is_unchanged(array):
-                return array
-        return np.empty(self.shape, self.dtype)
-
-    def _is_unchanged(self, array: NDArray[Any]) -> bool:
-        """Return whether the caller has left shape, dtype and flags of a result as they were."""
-        flags = array.flags
-        is_same = array.shape == self.shape and array.dtype == self.dtype
-        return is_same and flags.owndata and flags.writeable and flags.c_contiguous
-
-    def keep_array(self, array: NDArray[Any]) -> None:
-        """Keep an array that is given to the caller, to use it again later."""
-        if len(self._arrays) < MAX_KEPT_RESULTS:
-            self._arrays.append(array)
+def _make_pool(kind: WireType) -> batch.ResultPool | None:
+    """Return the pool for a result; None if it is not worth recycling."""
+    return batch.ResultPool(kind.shape, kind.dtype) if batch.can_recycle(kind.shape, kind.dtype) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,10 +234,7 @@ class StreamProgram:
         """The instructions for one thread, where there are others for several."""
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         self._arguments = [(kind.shape, kind.dtype) for kind in inputs]
-        self._results = [
-            (ResultPool(kind.shape, kind.dtype) if can_recycle(kind) else None, kind.shape, kind.dtype)
-            for kind in results
-        ]
+        self._results = [(_make_pool(kind), kind.shape, kind.dtype) for kind in results]
         self._large_results = [k for k, (pool, _, _) in enumerate(self._results) if pool is not None]
         self._table_size = 1 + len(self._arguments) + len(self._results)
         self._enter = load_enter_function()
@@ -475,7 +427,7 @@ class StreamProgram:
 
         return replay
 
-    def _recycled(self, results: list[NDArray[Any]]) -> Iterator[tuple[ResultPool, NDArray[Any]]]:
+    def _recycled(self, results: list[NDArray[Any]]) -> Iterator[tuple[batch.ResultPool, NDArray[Any]]]:
         for number in self._large_results:
             pool = self._results[number][0]
             assert pool is not None
