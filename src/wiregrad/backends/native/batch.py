@@ -41,6 +41,8 @@ from wiregrad import settings
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.builtin_calls import MAX_KEPT_RESULTS
 from wiregrad.backends.native.llvm_writer import (
+    FOR_READING_LATER,
+    FOR_WRITING,
     LlvmArray,
     LlvmOperand,
     LlvmValue,
@@ -50,6 +52,7 @@ from wiregrad.backends.native.llvm_writer import (
     allocate_variable,
     format_vector_type,
     loop_over,
+    transpose_blocks,
     when_all,
 )
 from wiregrad.backends.native.step_kinds import OUTPUT_HOLE, ExpressionLowering, write_step
@@ -733,11 +736,6 @@ class _VectorTile:
         return self.writer.point_to(self.real.name, base, index)
 
 
-READ_HINT = "i32 0, i32 2, i32 1"
-"""Prefetch for reading, into the second cache: the first one cannot wait for so many lines at the same time."""
-WRITE_HINT = "i32 1, i32 3, i32 1"
-
-
 @dataclass(frozen=True, eq=False)
 class _BlockTile(_VectorTile):
     """The same on points that are rows of tables; a column may be contiguous, or anything else, beside them."""
@@ -777,35 +775,34 @@ class _BlockTile(_VectorTile):
     def _write_block_read(self, move: _LoadedMove, width: int) -> None:
         """Write the copy of a block: each row is a short vector, and vectors of all points go to the buffer."""
         w = self.writer
-        self._write_prefetches(move, width, READ_HINT)
+        # Into the second cache: the first one cannot wait for so many lines at the same time.
+        self._write_prefetches(move, width, FOR_READING_LATER)
         rows = [
             w.load(self.real.name, self._point_to_row(move, row), width, self._column_alignment)
             for row in range(self.real.lanes)
         ]
         vectors = [_join_vectors(rows[k::width]) for k in range(width)]
-        for k, vector in enumerate(_transpose_blocks(vectors)):
+        for k, vector in enumerate(transpose_blocks(vectors)):
             w.store(vector, self._point_to(move.entry, k * self.real.lanes), self._buffer_alignment)
 
     def _write_block_result(self, move: _LoadedMove, width: int) -> None:
         """Write the copy of a block of results, the reverse of a read."""
         w = self.writer
         lanes = self.real.lanes
-        self._write_prefetches(move, width, WRITE_HINT)
+        self._write_prefetches(move, width, FOR_WRITING)
         entries = [self._point_to(move.entry, k * lanes) for k in range(width)]
         vectors = [w.load(self.real.name, entry, lanes, self._buffer_alignment) for entry in entries]
-        for k, vector in enumerate(_transpose_blocks(vectors)):
+        for k, vector in enumerate(transpose_blocks(vectors)):
             for first in range(0, lanes, width):
                 part = vector.pick_lanes(range(first, first + width))
                 w.store(part, self._point_to_row(move, first + k), self._column_alignment)
 
-    def _write_prefetches(self, move: _LoadedMove, width: int, hint: str) -> None:
+    def _write_prefetches(self, move: _LoadedMove, width: int, purpose: str) -> None:
         """Write hints that the memory of a later tile is needed soon: processors do not see the pattern of blocks."""
-        w = self.writer
-        w.declare("void", "@llvm.prefetch.p0", "ptr", "i32", "i32", "i32")
         with when_all(move.ahead):
             first = self._point_to(move.column, self.tile * move.stride + move.ahead)
             for k in range(width):
-                w.emit_line(f"call void @llvm.prefetch.p0({self._point_to(first, k * self.real.lanes).typed}, {hint})")
+                self.writer.prefetch(self._point_to(first, k * self.real.lanes), purpose)
 
     def _point_to_row(self, move: _LoadedMove, row: int) -> LlvmValue:
         return self._point_to(move.column, (self.tile + row) * move.stride)
@@ -817,26 +814,6 @@ def _join_vectors(vectors: Sequence[LlvmValue]) -> LlvmValue:
         pairs = zip(vectors[::2], vectors[1::2], strict=True)
         vectors = [one.pick_lanes(range(2 * one.lanes), two) for one, two in pairs]
     return vectors[0]
-
-
-def _transpose_blocks(vectors: Sequence[LlvmValue]) -> list[LlvmValue]:
-    """Write the transpose of square blocks, which lie side by side in the vectors; their size is a power of 2.
-
-    In every round, one bit of the number of a vector changes places with the same bit of the number of a lane.
-    """
-    vectors = list(vectors)
-    lanes = range(vectors[0].lanes)
-    bit = len(vectors) // 2
-    while bit:
-        lower = [lane + len(lanes) - bit if lane & bit else lane for lane in lanes]
-        upper = [lane + len(lanes) if lane & bit else lane + bit for lane in lanes]
-        for k in range(len(vectors)):
-            if not k & bit:
-                one, two = vectors[k], vectors[k + bit]
-                vectors[k] = one.pick_lanes(lower, two)
-                vectors[k + bit] = one.pick_lanes(upper, two)
-        bit //= 2
-    return vectors
 
 
 @dataclass(frozen=True, eq=False)

@@ -251,6 +251,10 @@ class LlvmValue:
         )
 
 
+FOR_READING, FOR_READING_LATER, FOR_WRITING = "i32 0, i32 3", "i32 0, i32 2", "i32 1, i32 3"
+"""What cache lines are fetched for, and how near to the processor."""
+
+
 class LlvmWriter:
     """Collects the text of one LLVM module, function by function."""
 
@@ -349,6 +353,11 @@ class LlvmWriter:
         kind = format_vector_type(element, self.lanes if lanes is None else lanes)
         return self.emit_shared(element, f"call {kind} {callee}({_join_typed(arguments)})", lanes)
 
+    def prefetch(self, address: LlvmValue, purpose: str) -> None:
+        """Write a hint that the cache line of an address will be needed, and for what."""
+        self.declare("void", "@llvm.prefetch.p0", "ptr", "i32", "i32", "i32")
+        self.emit_line(f"call void @llvm.prefetch.p0({address.typed}, {purpose}, i32 1)")
+
     def call_void(self, callee: str, *arguments: LlvmValue) -> None:
         """Write a call of a function that returns nothing."""
         self.emit_line(f"call void {callee}({_join_typed(arguments)})")
@@ -416,6 +425,26 @@ def call_intrinsic(name: str, *operands: LlvmValue) -> LlvmValue:
     callee = f"@llvm.{name}.{format_intrinsic_suffix(first.element, first.lanes)}"
     first.writer.declare(first.llvm_type, callee, *(operand.llvm_type for operand in operands))
     return first.writer.call(first.element, callee, *operands, lanes=first.lanes)
+
+
+def transpose_blocks(vectors: Sequence[LlvmValue]) -> list[LlvmValue]:
+    """Write the transpose of square blocks, which lie side by side in the vectors; their size is a power of 2.
+
+    In every round, one bit of the number of a vector changes places with the same bit of the number of a lane.
+    """
+    vectors = list(vectors)
+    lanes = range(vectors[0].lanes)
+    bit = len(vectors) // 2
+    while bit:
+        lower = [lane + len(lanes) - bit if lane & bit else lane for lane in lanes]
+        upper = [lane + len(lanes) if lane & bit else lane + bit for lane in lanes]
+        for k in range(len(vectors)):
+            if not k & bit:
+                one, two = vectors[k], vectors[k + bit]
+                vectors[k] = one.pick_lanes(lower, two)
+                vectors[k + bit] = one.pick_lanes(upper, two)
+        bit //= 2
+    return vectors
 
 
 @contextmanager

@@ -28,6 +28,9 @@ from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import (
+    FOR_READING,
+    FOR_READING_LATER,
+    FOR_WRITING,
     REAL_BITS,
     LlvmOperand,
     LlvmValue,
@@ -38,6 +41,7 @@ from wiregrad.backends.native.llvm_writer import (
     format_pointer,
     leave_if,
     loop_over,
+    transpose_blocks,
     when_all,
 )
 from wiregrad.backends.native_arrays.loop_kernels import LINE_BYTES
@@ -460,8 +464,6 @@ PANEL_ROWS = 256
 """How many rows of the second factor are multiplied before their products are added to the target."""
 PREFETCHED_ROWS = 8
 """How many rows ahead the second factor is fetched while a panel is filled."""
-FOR_READING, FOR_READING_LATER, FOR_WRITING = "i32 0, i32 3", "i32 0, i32 2", "i32 1, i32 3"
-"""What lines are fetched for, and how near to the processor."""
 TILE_BYTES = TILE_VECTORS * LINE_BYTES
 """The size of a row of a tile."""
 PANEL_BYTES = PANEL_ROWS * TILE_BYTES
@@ -584,12 +586,11 @@ class _TileWriter:
             for total, place, mask in zip(sums, places, masks, strict=True):
                 self._store_under_mask(total, place, mask)
 
-    def _prefetch_row(self, address: LlvmValue, how: str) -> None:
+    def _prefetch_row(self, address: LlvmValue, purpose: str) -> None:
         """Write that the lines of a row of a tile, which may begin within a line, will be needed."""
         w = self.w
-        w.declare("void", "@llvm.prefetch.p0", "ptr", "i32", "i32", "i32")
         for offset in (*range(0, TILE_BYTES, LINE_BYTES), TILE_BYTES - 1):
-            w.emit_line(f"call void @llvm.prefetch.p0({w.point_to('i8', address, offset).typed}, {how}, i32 1)")
+            w.prefetch(w.point_to("i8", address, offset), purpose)
 
     def _mask_lanes(self, count: LlvmValue) -> LlvmValue:
         """Write the mask of the first lanes."""
@@ -627,26 +628,9 @@ class _TileWriter:
                 mask = self._mask_lanes(depth - k)
                 square = [self._load_under_mask(w.point_to("i8", each, k * item), mask) for each in sources]
                 target = w.point_to("i8", panel, k * TILE_BYTES + number * LINE_BYTES)
-                for row, vector in enumerate(self._transpose_square(square)):
+                for row, vector in enumerate(transpose_blocks(square)):
                     w.store(vector, w.point_to("i8", target, row * TILE_BYTES), f", align {LINE_BYTES}")
         w.end_function()
-
-    def _transpose_square(self, rows: list[LlvmValue]) -> list[LlvmValue]:
-        """Write the transpose of a square of numbers: blocks beside the diagonal change places, of all sizes."""
-        lanes = range(self.lanes)
-        size = 1
-        while size < self.lanes:
-            upper = [lane - size + self.lanes if lane & size else lane for lane in lanes]
-            lower = [lane + self.lanes if lane & size else lane + size for lane in lanes]
-            rows = [
-                self._shuffle(rows[lane & ~size], rows[lane | size], lower if lane & size else upper) for lane in lanes
-            ]
-            size *= 2
-        return rows
-
-    def _shuffle(self, one: LlvmValue, two: LlvmValue, order: list[int]) -> LlvmValue:
-        numbers = ", ".join(f"i32 {lane}" for lane in order)
-        return self.w.emit_value(self.real, f"shufflevector {one.typed}, {two.typed}, <{self.lanes} x i32> <{numbers}>")
 
     def _write_kernel(self) -> None:
         """Write the kernel: loops over the batch axes, parts of the sums, panels and tiles."""
