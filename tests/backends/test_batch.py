@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,8 @@ from numpy.typing import NDArray
 import wiregrad as wg
 from wiregrad.api import Circuit
 from wiregrad.backends.native import batch
+
+from ..support.threads import run_in_threads
 
 LARGE = 20_000
 """So many numbers are large enough to be recycled."""
@@ -207,11 +208,7 @@ def test_results_that_another_thread_holds_do_not_change() -> None:
             if not ((values == k).all() and (grads[:, 0] == k).all()):
                 failures.append(k)
 
-    threads = [threading.Thread(target=check_rounds, args=(float(k),)) for k in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(check_rounds, [1.0, 2.0, 3.0, 4.0])
 
     assert not failures
 

@@ -307,6 +307,7 @@ def _run_job(job: _BatchJob, arrays: object, threads: int | None) -> None:
             _wait_for_threads([_substitute_pool().submit(job.run_until_done)])
         # No tiles are left, so a helper that has not started need not start.
         _wait_for_threads([helper for helper in helpers if not helper.cancel()])
+        job.release_arrays()
     finally:
         job.discard_rest()
         for helper in helpers:
@@ -398,6 +399,10 @@ class _BatchJob:
     def find_failures(self) -> NDArray[np.intp]:
         """Return the points at which a check does not hold."""
         return np.flatnonzero(~self._holds)
+
+    def release_arrays(self) -> None:
+        """Drop the arrays after all threads have ended; a thread may refer to the batch a little longer."""
+        self._arrays = ()
 
     def discard_rest(self) -> None:
         """Discard the tiles that no thread has taken yet."""
