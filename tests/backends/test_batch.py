@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import subprocess
 import sys
 import weakref
 from collections.abc import Callable
@@ -17,6 +18,8 @@ import wiregrad as wg
 from wiregrad.api import Circuit
 from wiregrad.backends.native import batch
 
+from ..support.limits import PATIENCE
+from ..support.native import in_batches, vectors
 from ..support.threads import run_in_threads
 
 LARGE = 20_000
@@ -241,3 +244,104 @@ def test_columns_of_compiled_functions_use_memory_again_when_it_is_free() -> Non
     assert len(places) == 1
     assert (kept[0] == 4.0).all()
     assert all((grad == 2.0).all() for grad in kept[1])
+
+
+def place_in_line(count: int, dtype: np.dtype[Any], distance: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return a vector so many bytes behind the beginning of a cache line, and the memory around it, all of it ones."""
+    around = np.ones(count * dtype.itemsize + 256, np.uint8)
+    first = -around.ctypes.data % 64 + 64 + distance
+    return around[first : first + count * dtype.itemsize].view(dtype), around
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("distances", [(0, 0, 0), (16, 16, 16), (56, 56, 56), (0, 16, 16), (48, 8, 0)])
+@pytest.mark.parametrize("count", [1, 63, 64, 5_003])
+def test_streamed_results_have_the_bits_of_others_and_leave_their_neighbours_alone(
+    count: int, distances: tuple[int, ...], threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "MIN_STREAMED_BYTES", 1)
+    program = vectors(wg.circuit("y = sin(a * b) + a"))
+    points = np.random.default_rng(count).normal(size=(2, count))
+    wanted = in_batches(program, points.T)
+    places = [place_in_line(count, np.dtype(np.float64), distance) for distance in distances]
+    writes = [(program.inputs + k, column) for k, (column, _) in enumerate(places)]
+    job = batch.ColumnProgram(program, batch.MIN_KERNEL_POINTS)
+    batch.run_columns(job, list(enumerate(points)), writes, count, threads=threads)
+
+    for (column, around), numbers in zip(places, wanted.T, strict=True):
+        np.testing.assert_array_equal(column, numbers)
+        column.view(np.uint8)[:] = 1
+        assert (around == 1).all()
+
+
+@pytest.mark.parametrize("distances", [(0, 0, 0), (16, 16, 16), (0, 16, 16)])
+def test_results_are_streamed_where_all_their_lines_begin_at_the_same_points(
+    distances: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "MIN_STREAMED_BYTES", 1)
+    program = vectors(wg.circuit("y = a * b"))
+    columns = [place_in_line(99, np.dtype(np.float64), distance)[0] for distance in distances]
+    job = batch.ColumnProgram(program, batch.MIN_KERNEL_POINTS)
+    batch.run_columns(job, list(enumerate(np.ones((2, 99)))), list(enumerate(columns, program.inputs)), 99)
+    has_whole_lines = program.real.total_bytes == 64
+
+    assert [key.streams for key in job._kernels] == [has_whole_lines and len(set(distances)) == 1]
+
+
+@pytest.mark.parametrize("shape", [(1,), (40_000,), (300, 70), (1_500_000,)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_memory_of_large_results_begins_at_a_cache_line(shape: tuple[int, ...], dtype: type[np.floating]) -> None:
+    array = batch.allocate_aligned(shape, np.dtype(dtype))
+    array[...] = 2.0
+    copy = array.copy()
+
+    if batch._aligned_memory() is not None:
+        assert array.ctypes.data % 64 == 0
+    assert array.flags.owndata
+    assert array.shape == shape
+    assert array.dtype == dtype
+    array.resize((2 * array.size,), refcheck=False)
+    np.testing.assert_array_equal(array[: copy.size], copy.ravel())
+
+
+def test_an_allocator_that_the_user_has_chosen_stays() -> None:
+    memory = batch._aligned_memory()
+    if memory is None:
+        assert batch.allocate_aligned((3,), np.dtype(float)).flags.owndata
+        return
+    usual = memory._get_handler()
+    memory._set_handler(memory._capsule)
+    try:
+        array = memory.allocate((40_000,), np.dtype(float))
+        chosen = memory._get_handler()
+    finally:
+        memory._set_handler(usual)
+
+    assert chosen is memory._capsule
+    assert (array.size, array.flags.owndata) == (40_000, True)
+
+
+def test_too_large_a_result_is_an_error_and_leaves_the_usual_allocator() -> None:
+    memory = batch._aligned_memory()
+    usual = memory and memory._get_handler()
+
+    with pytest.raises(MemoryError):
+        batch.allocate_aligned((1 << 55,), np.dtype(float))
+
+    assert (memory and memory._get_handler()) is usual
+
+
+def test_results_may_outlive_the_modules_of_the_process() -> None:
+    program = """
+import builtins, sys
+import numpy as np
+import wiregrad as wg
+
+fast = wg.compile(lambda x: x * x)
+builtins.kept = sys.kept = fast.batch_value_and_grad(np.ones(100_000))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -628,8 +629,8 @@ class Held:
     def __init__(self) -> None:
         self.works = list[Any]()
 
-    def submit(self, work: Any) -> Future[None]:
-        self.works.append(work)
+    def submit(self, work: Any, *arguments: Any) -> Future[None]:
+        self.works.append(partial(work, *arguments))
         return Future()
 
 

@@ -86,12 +86,11 @@ def in_columns(circuit: Circuit, points: Sequence[Sequence[Any]], *, threads: in
     dtype = program.real.dtype
     columns = np.ascontiguousarray(np.array(points, dtype).reshape(len(points), program.inputs).T)
     results = np.empty((program.outputs + program.inputs, len(points)), dtype)
-    reads = [batch.BufferMove(*pair) for pair in enumerate(columns)]
-    writes = [batch.BufferMove(program.inputs + k, column) for k, column in enumerate(results)]
-    nothing = batch.RowSelection(None, b"")
+    reads = list(enumerate(columns))
+    writes = list(enumerate(results, program.inputs))
     job = batch.ColumnProgram(program, batch.MIN_KERNEL_POINTS)
 
-    assert not len(batch.run_columns(job, reads, writes, len(points), nothing, threads))
+    assert not len(batch.run_columns(job, reads, writes, len(points), threads=threads))
     assert job.has_kernels
     return results.T.copy()
 

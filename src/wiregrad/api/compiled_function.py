@@ -1800,7 +1800,11 @@ class PointTable:
 
 
 def _read_column(leaf: object) -> NDArray[np.float64]:
+    if type(leaf) is float:
+        return np.array(leaf)
     column = np.asarray(leaf)
+    if column.ndim == 1 and column.dtype == np.float64 and column.flags.c_contiguous and column.flags.aligned:
+        return column
     if column.dtype.kind not in "fiu" or column.ndim > 1:
         hint = ""
         if column.ndim > 1:

@@ -174,7 +174,8 @@ class PointColumns(NamedTuple):
 
 def allocate_columns(count: int, size: int) -> list[NDArray[np.float64]]:
     """Return vectors for the results of a batch; memory of earlier results is used again once nobody needs it."""
-    return [batch.allocate_result((size,), FLOAT.dtype, k) for k in range(count)]
+    allocate = batch.allocate_result
+    return [allocate((size,), FLOAT.dtype, k) for k in range(count)]
 
 
 def check_device(device: object) -> None:
@@ -223,14 +224,12 @@ class RowReplay:
         if columns is None:
             return None
         program = columns.program
-        reads = [batch.BufferMove(*pair) for pair in enumerate(points.inputs)]
-        writes = [batch.BufferMove(program.inputs + k, column) for k, column in enumerate(points.values)]
+        reads = list(enumerate(points.inputs))
+        writes = list(enumerate(points.values, program.inputs))
         first = program.inputs + program.outputs
-        writes += [
-            batch.BufferMove(first + k, column) for k, column in zip(points.wanted, points.grads or (), strict=False)
-        ]
-        selection = batch.RowSelection(rows, _expected_bytes(self._recording))
-        return batch.run_columns(columns, reads, writes, points.size, selection, threads)
+        writes += [(first + k, column) for k, column in zip(points.wanted, points.grads or (), strict=False)]
+        expected = _expected_bytes(self._recording)
+        return batch.run_columns(columns, reads, writes, points.size, rows, expected, threads)
 
     def _run_rows_on_gpu(
         self, points: PointColumns, rows: NDArray[np.intp] | None, wanted: tuple[int, ...] | None

@@ -32,7 +32,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,9 @@ from wiregrad.backends.native.builtin_calls import MAX_KEPT_RESULTS
 from wiregrad.backends.native.llvm_writer import (
     FOR_READING_LATER,
     FOR_WRITING,
+    LINE_BYTES,
+    MIN_STREAMED_BYTES,
+    NON_TEMPORAL_DEFINITION,
     LlvmArray,
     LlvmOperand,
     LlvmValue,
@@ -58,7 +61,7 @@ from wiregrad.backends.native.llvm_writer import (
 from wiregrad.backends.native.step_kinds import OUTPUT_HOLE, ExpressionLowering, write_step
 from wiregrad.backends.native.tiers import SEED_STEP, NativeProgram, SlotAccess, copy_aligned
 from wiregrad.backends.native.vector_math import SCALEF_FEATURE, call_inline
-from wiregrad.lazy import NamedTuple, load_module_lazily
+from wiregrad.lazy import NamedTuple, import_module, load_module_lazily
 
 if TYPE_CHECKING:
     from concurrent import futures
@@ -90,6 +93,12 @@ SLICE_SECONDS = 0.01
 """Approximate seconds that the main thread stays in native code, or waits, before it checks for signals."""
 
 
+def _find_address(array: NDArray[Any]) -> int:
+    # Takes half as long as `array.ctypes.data`, which makes a Python object.
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
 def count_lanes(dtype: np.dtype[np.floating]) -> int:
     """Return the number of lanes of this processor's vectors for a float type."""
     return jit.vector_bytes() // dtype.itemsize
@@ -98,8 +107,9 @@ def count_lanes(dtype: np.dtype[np.floating]) -> int:
 def can_recycle(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     """Return whether results of a type are worth recycling, and counts of references say who uses an array."""
     # Without the GIL a count of references says nothing about other threads.
-    counts = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
-    return bool(counts) and prod(shape) * dtype.itemsize >= MIN_RECYCLED_BYTES
+    if prod(shape) * dtype.itemsize < MIN_RECYCLED_BYTES:
+        return False
+    return sys.implementation.name == "cpython" and bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 class ResultPool:
@@ -130,7 +140,7 @@ class ResultPool:
                 self._arrays.insert(0, array)
             elif self._is_unchanged(array):
                 return array
-        return np.empty(self.shape, self.dtype)
+        return allocate_aligned(self.shape, self.dtype)
 
     def _is_unchanged(self, array: NDArray[Any]) -> bool:
         """Return whether the caller has left shape, dtype and flags of a result as they were."""
@@ -142,6 +152,119 @@ class ResultPool:
         """Keep an array that is given to the caller, to use it again later."""
         if len(self._arrays) < MAX_KEPT_RESULTS:
             self._arrays.append(array)
+
+
+class AlignedMemory:
+    """Makes arrays that begin at a cache line and own their memory, by an allocator of NumPy's interface for them.
+
+    NumPy aligns memory to 16 bytes only. Lines of a result can be streamed where they are whole vectors of a loop, and
+    all results of a loop must have them at the same points.
+    """
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL(None)
+        self._advise = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)(("madvise", libc))
+        functions = [ctypes.cast(getattr(libc, name), ctypes.c_void_p).value for name in _ALLOCATOR]
+        self._functions = (ctypes.c_void_p * len(functions))(*functions)
+        self._code = jit.JitFunctions(jit.OwnText("allocator of arrays", _write_allocator))
+        addresses = [self._code.find_address(f"array_{name}") for name in _ALLOCATOR]
+        self._handler = _MemoryHandler(b"wiregrad", 1, ctypes.addressof(self._functions), *addresses)
+        make_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+            ("PyCapsule_New", ctypes.pythonapi)
+        )
+        self._capsule = make_capsule(ctypes.addressof(self._handler), _HANDLER_NAME, None)
+        address = _read_capsule(import_module("numpy._core._multiarray_umath")._ARRAY_API, None)
+        table = ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p))
+        self._set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[SET_HANDLER])
+        self._get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(table[GET_HANDLER])
+        # Arrays are freed by this code until the very end of the process, when Python has cleared its modules.
+        ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))(self)
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return a new array; an allocator that the user has chosen is used as it is."""
+        usual = self._get_handler()
+        handler = _MemoryHandler.from_address(_read_capsule(usual, _HANDLER_NAME))
+        if handler.name != b"default_allocator" or handler.version != 1:
+            return np.empty(shape, dtype)
+        self._set_handler(self._capsule)
+        try:
+            array = np.empty(shape, dtype)
+        finally:
+            self._set_handler(usual)
+        if array.nbytes >= MIN_HUGE_PAGE_BYTES:
+            begin = -(-_find_address(array) // PAGE_BYTES) * PAGE_BYTES
+            end = (_find_address(array) + array.nbytes) // PAGE_BYTES * PAGE_BYTES
+            self._advise(begin, end - begin, HUGE_PAGES)
+        return array
+
+
+_ALLOCATOR = ("aligned_alloc", "calloc", "realloc", "free")
+"""The functions of C behind the allocator of arrays, in the order of NumPy's interface."""
+_HANDLER_NAME = b"mem_handler"
+SET_HANDLER = 304
+GET_HANDLER = 305
+"""The numbers of `PyDataMem_SetHandler` and `PyDataMem_GetHandler` in NumPy's table of C functions."""
+MIN_HUGE_PAGE_BYTES = 1 << 22
+"""The size from which on NumPy asks for huge pages, too."""
+PAGE_BYTES = 4096
+HUGE_PAGES = 14
+"""MADV_HUGEPAGE of Linux."""
+
+
+class _MemoryHandler(ctypes.Structure):
+    """NumPy's `PyDataMem_Handler`, version 1."""
+
+    _fields_ = [
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("functions", ctypes.c_void_p),
+        *[(name, ctypes.c_void_p) for name in _ALLOCATOR],
+    ]
+
+
+def _read_capsule(capsule: object, name: bytes | None) -> int:
+    read = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    address: int = read(capsule, name)
+    return address
+
+
+def _write_allocator() -> str:
+    """Return the LLVM module of the allocator; the first parameter of each function is the table of C's functions."""
+    signatures = {
+        "aligned_alloc": ("ptr", "i64 %size", f"i64 {LINE_BYTES}, i64 %whole"),
+        "calloc": ("ptr", "i64 %count, i64 %size", "i64 %count, i64 %size"),
+        "realloc": ("ptr", "ptr %memory, i64 %size", "ptr %memory, i64 %size"),
+        "free": ("void", "ptr %memory, i64 %size", "ptr %memory"),
+    }
+    lines = []
+    for number, (name, (result, parameters, arguments)) in enumerate(signatures.items()):
+        value = "" if result == "void" else "%result"
+        lines += [
+            f"define {result} @array_{name}(ptr %functions, {parameters}) {{",
+            f"%place = getelementptr ptr, ptr %functions, i64 {number}",
+            "%function = load ptr, ptr %place",
+            # A whole number of lines, and at least one.
+            f"%more = add i64 %size, {LINE_BYTES}",
+            f"%whole = and i64 %more, -{LINE_BYTES}",
+            f"{value and '%result = '}call {result} %function({arguments})",
+            f"ret {result} {value}",
+            "}",
+        ]
+    return "\n".join(lines)
+
+
+@cache
+def _aligned_memory() -> AlignedMemory | None:
+    """Return the allocator of aligned arrays; None where it is not known to work."""
+    return AlignedMemory() if sys.platform == "linux" and jit.links_own_code() else None
+
+
+def allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a new array that begins at a cache line, where that is possible."""
+    memory = _aligned_memory()
+    return np.empty(shape, dtype) if memory is None else memory.allocate(shape, dtype)
 
 
 def _pop_and_count(arrays: list[NDArray[Any]]) -> tuple[NDArray[Any], int]:
@@ -179,21 +302,10 @@ def allocate_result(shape: tuple[int, ...], dtype: np.dtype[Any], number: int) -
     return array
 
 
-class BufferMove(NamedTuple):
-    """A column of numbers, one per point, that is copied to or from an entry of a program's working buffer."""
+BufferMove: TypeAlias = tuple[int, NDArray[np.floating]]
+"""An entry of a program's working buffer, and the column of numbers, one per point, that is copied to or from it.
 
-    entry: int
-    column: NDArray[np.floating]
-    """A vector with any stride; for inputs also an array without axes: one number for all points."""
-
-
-class RowSelection(NamedTuple):
-    """Which points of a batch are computed, and the bits of outputs that say at which of them the results count."""
-
-    rows: NDArray[np.intp] | None
-    """The indices of the points in the columns, in ascending order; None for all of them."""
-    expected: bytes
-    """The bits that the last outputs have where the results count."""
+A column is a vector with any stride; for inputs also an array without axes: one number for all points."""
 
 
 def run_batch(
@@ -208,7 +320,7 @@ def run_batch(
     if gradients is not None:
         writes = np.concatenate([writes, _move_table(program, program.inputs + program.outputs, gradients)])
     reads = _move_table(program, 0, table)
-    _run_job(_BatchJob(program, reads, writes, len(table), None), (table, values, gradients), threads)
+    _run_job(_BatchJob(program, reads, writes, len(table)), (table, values, gradients), threads)
     return values, gradients
 
 
@@ -217,21 +329,26 @@ def run_columns(
     reads: Sequence[BufferMove],
     writes: Sequence[BufferMove],
     count: int,
-    selection: RowSelection,
+    rows: NDArray[np.intp] | None = None,
+    expected: bytes = b"",
     threads: int | None = None,
 ) -> NDArray[np.intp]:
     """Run a program on columns of numbers; return at which of the selected points its results do not count.
 
-    Results are written at all selected points, and are meaningless where they do not count.
+    `rows` are the indices of the points that are computed, in ascending order; None for all of them. Results are
+    written at all selected points, and are meaningless where the last outputs do not have the `expected` bits.
     """
     program = columns.program
-    size = count if selection.rows is None else len(selection.rows)
-    moving = [move for move in reads if move.column.ndim]
-    job = _BatchJob(program, _move_columns(program, moving), _move_columns(program, writes), size, selection)
-    job.fixed = [move for move in reads if not move.column.ndim]
+    size = count if rows is None else len(rows)
+    moving = [(entry, column) for entry, column in reads if column.ndim]
+    target_moves = _move_columns(program, writes)
+    job = _BatchJob(program, _move_columns(program, moving), target_moves, size, rows, expected)
+    job.fixed = [(entry, number) for entry, number in reads if not number.ndim]
     if job.is_dense:
-        sources, targets = (tuple(move.entry for move in moves) for moves in (moving, writes))
-        job.kernel = columns.choose_kernel(sources, targets, job.check_count, size)
+        sources, targets = (tuple([entry for entry, _ in moves]) for moves in (moving, writes))
+        is_large = size * (len(moving) + len(writes)) * program.real.item_bytes >= MIN_STREAMED_BYTES
+        streams = is_large and job.align_lines(target_moves)
+        job.kernel = columns.choose_kernel(KernelKey(sources, targets, job.check_count, streams), size)
     _run_job(job, (reads, writes, columns), threads)
     return job.find_failures()
 
@@ -250,10 +367,12 @@ def _plan_table(real: RealType, first: int, width: int) -> NDArray[np.int64]:
 
 
 def _move_columns(program: NativeProgram, moves: Sequence[BufferMove]) -> NDArray[np.int64]:
-    columns = [
-        (entry * program.real.lanes, column.ctypes.data, column.strides[0] // column.itemsize)
-        for entry, column in moves
-    ]
+    lanes = program.real.lanes
+    item = program.real.item_bytes
+    if all(column.strides[0] == item for _, column in moves):
+        contiguous = [(entry * lanes, _find_address(column), 1, 1, 0) for entry, column in moves]
+        return np.array(contiguous, np.int64).reshape(-1, MOVE_WORDS)
+    columns = [(entry * lanes, _find_address(column), column.strides[0] // item) for entry, column in moves]
     return _join_columns(program.real, columns)
 
 
@@ -295,16 +414,19 @@ def _run_job(job: _BatchJob, arrays: object, threads: int | None) -> None:
     """Run a batch in several threads; `arrays` is what its addresses point to."""
     workers = max(1, min(threads or count_threads(), job.tiles // MIN_TILES_PER_THREAD))
     job.split_into_shares(workers, arrays)
+    job.run_head()
     helpers = list[futures.Future[None]]()
     try:
-        helpers += [_helper_pool().submit(job.run_until_done) for _ in range(workers - 1)]
+        # A helper waits for the GIL before it begins, so everything is prepared for it.
+        buffer, *others = [job.make_buffer() for _ in range(workers)]
+        helpers += [_helper_pool().submit(job.run_until_done, other) for other in others]
         if threading.current_thread() is not threading.main_thread():
-            job.run_until_done()
+            job.run_until_done(buffer)
         elif job.has_short_tiles:
-            job.run_in_slices()
+            job.run_in_slices(buffer)
         else:
             # In a separate thread, because the helpers may be busy with batches of other threads.
-            _wait_for_threads([_substitute_pool().submit(job.run_until_done)])
+            _wait_for_threads([_substitute_pool().submit(job.run_until_done, buffer)])
         # No tiles are left, so a helper that has not started need not start.
         _wait_for_threads([helper for helper in helpers if not helper.cancel()])
         job.release_arrays()
@@ -312,6 +434,10 @@ def _run_job(job: _BatchJob, arrays: object, threads: int | None) -> None:
         job.discard_rest()
         for helper in helpers:
             helper.cancel()
+
+
+_NO_CHECKS = np.empty(0)
+_NO_ANSWERS = np.empty(0, np.bool_)
 
 
 class _BatchJob:
@@ -326,7 +452,8 @@ class _BatchJob:
         reads: NDArray[np.int64],
         writes: NDArray[np.int64],
         count: int,
-        selection: RowSelection | None,
+        rows: NDArray[np.intp] | None = None,
+        expected: bytes = b"",
     ) -> None:
         self._program = program
         self._count = count
@@ -334,31 +461,33 @@ class _BatchJob:
         self.tiles = -(-count // lanes)
         self._taken = ctypes.c_int64(0)
         """The number of points taken so far; native code increments it."""
-        rows = None if selection is None else selection.rows
-        expected = np.frombuffer(b"" if selection is None else selection.expected, program.real.dtype)
         # A vector for each check, and whole tiles of answers.
-        wanted = np.repeat(expected, lanes)
-        answers = np.ones(self.tiles * lanes if len(expected) else 0, np.bool_)
+        checks = np.repeat(np.frombuffer(expected, program.real.dtype), lanes) if expected else _NO_CHECKS
+        answers = np.ones(self.tiles * lanes, np.bool_) if expected else _NO_ANSWERS
         self._holds = answers[:count]
         """At which points every check holds; empty if there are no checks."""
-        self.check_count = len(expected)
-        first_check = (program.inputs + program.outputs - len(expected)) * lanes
-        self._arrays: tuple[object, ...] = (reads, writes, rows, wanted, answers)
-        self.is_dense = rows is None and bool((reads[:, 2] == 1).all() and (writes[:, 2] == 1).all())
+        self.check_count = len(checks) // lanes
+        first_check = (program.inputs + program.outputs - self.check_count) * lanes
+        self._arrays: tuple[object, ...] = (reads, writes, rows, checks, answers)
+        moves = [*reads.tolist(), *writes.tolist()]
+        self.is_dense = rows is None and all(stride == 1 for _, _, stride, _, _ in moves)
         """Whether tiles are vectors in their columns."""
+        self._head = 0
+        """How many points are computed before the first tile."""
         self.kernel = 0
         """The address of the loop over groups of whole tiles; 0 if there is none."""
         length = program.buffer_length
         self._buffers = TURNING_BUFFERS if length * program.real.item_bytes <= MAX_TURNING_BYTES else 1
         self._arguments = (
-            *(reads.ctypes.data, len(reads), writes.ctypes.data, len(writes)),
-            *(0 if rows is None else rows.ctypes.data, answers.ctypes.data),
-            *(first_check, wanted.ctypes.data, len(expected), rows is None, self.is_dense, self._buffers - 1, length),
+            *(_find_address(reads), len(reads), _find_address(writes), len(writes)),
+            *(0 if rows is None else _find_address(rows), _find_address(answers)),
+            *(first_check, _find_address(checks), self.check_count),
+            *(rows is None, self.is_dense, self._buffers - 1, length),
         )
         self.fixed: Sequence[BufferMove] = ()
         """The inputs that are the same at all points."""
         # Copying a number in or out takes about as long as a step.
-        self._steps = len(program.stream) + int(reads[:, 3].sum() + writes[:, 3].sum()) + len(expected)
+        self._steps = len(program.stream) + sum([width for _, _, _, width, _ in moves]) + self.check_count
         self.has_short_tiles = self._steps <= MAX_SHARE_STEPS
         self._share = self._first = 1
 
@@ -370,34 +499,51 @@ class _BatchJob:
         self._share = share * self._program.real.lanes
         self._arrays = (*self._arrays, arrays)
 
-    def run_until_done(self) -> None:
-        """Run shares until none is left."""
-        self._run_shares(self._make_buffer(), -(-self._count // self._share))
+    def align_lines(self, writes: NDArray[np.int64]) -> bool:
+        """Begin the tiles where the cache lines of all results begin; return whether there is such a point."""
+        real = self._program.real
+        distances = np.unique(-writes[:, 1] % LINE_BYTES)
+        if real.total_bytes != LINE_BYTES or len(distances) != 1 or distances[0] % real.item_bytes:
+            return False
+        self._head = int(distances[0]) // real.item_bytes
+        return True
 
-    def run_in_slices(self) -> None:
+    def run_head(self) -> None:
+        """Compute the points before the first tile."""
+        if self._head:
+            self._run_driver(self.make_buffer(), self._head, 1)
+
+    def run_until_done(self, buffer: NDArray[np.floating]) -> None:
+        """Run shares until none is left."""
+        self._run_driver(buffer, self._share, -(-self._count // self._share))
+
+    def run_in_slices(self, buffer: NDArray[np.floating]) -> None:
         """Run shares until none is left, and return to Python every few milliseconds."""
-        buffer = self._make_buffer()
         shares = self._first
         while self._taken.value < self._count:
             began = time.perf_counter()
-            self._run_shares(buffer, shares)
+            self._run_driver(buffer, self._share, shares)
             if time.perf_counter() - began < SLICE_SECONDS / 2:
                 shares *= 2
 
-    def _make_buffer(self) -> NDArray[np.floating]:
+    def make_buffer(self) -> NDArray[np.floating]:
         """Return the working buffers of a thread, with the inputs that are the same at all points."""
-        buffers = copy_aligned(np.tile(self._program.initial, self._buffers))
+        initial = self._program.initial
+        buffers = copy_aligned(initial if self._buffers == 1 else np.concatenate([initial] * self._buffers))
         entries = buffers.reshape(self._buffers, -1, self._program.real.lanes)
         for entry, number in self.fixed:
             entries[:, entry] = number
         return buffers
 
-    def _run_shares(self, buffer: NDArray[np.floating], shares: int) -> None:
-        progress = (self.kernel, ctypes.addressof(self._taken), self._share, self._count, shares)
-        _compile_driver(self._program.real)(self._program.entry, buffer.ctypes.data, *self._arguments, *progress)
+    def _run_driver(self, buffer: NDArray[np.floating], share: int, shares: int) -> None:
+        """Take so many shares of the points, and compute them."""
+        progress = (self.kernel, ctypes.addressof(self._taken), share, self._count, shares)
+        _compile_driver(self._program.real)(self._program.entry, _find_address(buffer), *self._arguments, *progress)
 
     def find_failures(self) -> NDArray[np.intp]:
         """Return the points at which a check does not hold."""
+        if not self.check_count:
+            return np.empty(0, np.intp)
         return np.flatnonzero(~self._holds)
 
     def release_arrays(self) -> None:
@@ -417,6 +563,19 @@ MIN_KERNEL_POINTS = 1_000_000
 """A program gets a loop of its own after so many points: until then it has taken about as long as compiling takes."""
 
 
+class KernelKey(NamedTuple):
+    """What a loop over groups of whole tiles is compiled for."""
+
+    reads: tuple[int, ...]
+    """The entries of the buffer that are read from columns."""
+    writes: tuple[int, ...]
+    """The entries that are written to columns."""
+    checks: int
+    """The number of outputs that are compared with expected bits."""
+    streams: bool
+    """Whether results go past the cache; then tiles begin where cache lines begin."""
+
+
 @dataclass(eq=False)
 class ColumnProgram:
     """A program that runs on columns, and the loops over groups of whole tiles that LLVM has made of it."""
@@ -424,23 +583,20 @@ class ColumnProgram:
     program: NativeProgram
     points: int = 0
     """The number of points so far."""
-    _kernels: dict[tuple[tuple[int, ...], tuple[int, ...], int], jit.JitFunctions] = field(
-        default_factory=dict, repr=False
-    )
+    _kernels: dict[KernelKey, jit.JitFunctions] = field(default_factory=dict, repr=False)
 
     @property
     def has_kernels(self) -> bool:
         """Whether such a loop has been compiled."""
         return bool(self._kernels)
 
-    def choose_kernel(self, reads: tuple[int, ...], writes: tuple[int, ...], checks: int, count: int) -> int:
-        """Return the address of the loop for columns at these entries of the buffer; 0 if it does not pay."""
+    def choose_kernel(self, key: KernelKey, count: int) -> int:
+        """Return the address of a loop for so many more points; 0 if it does not pay."""
         self.points += count
         if len(self.program.stream) > MAX_KERNEL_STEPS or self.points - count < MIN_KERNEL_POINTS:
             return 0
-        key = (reads, writes, checks)
         if key not in self._kernels:
-            self._kernels[key] = jit.JitFunctions(_write_kernel(self.program, *key), level=1)
+            self._kernels[key] = jit.JitFunctions(_write_kernel(self.program, key), level=1)
         return self._kernels[key].find_address("columns")
 
 
@@ -467,14 +623,14 @@ class _TileAccess(SlotAccess):
         return self.load(OUTPUT_HOLE)
 
 
-def _write_kernel(program: NativeProgram, reads: Sequence[int], writes: Sequence[int], checks: int) -> str:
+def _write_kernel(program: NativeProgram, kernel: KernelKey) -> str:
     """Return the LLVM module of a loop over groups of tiles: reads columns, takes all steps, and writes columns."""
     real = program.real
     w = LlvmWriter(real.lanes, shares=True, features={SCALEF_FEATURE} & jit.processor_features())
     pointers = ", ".join(f"ptr {'noalias ' if name == 'w' else ''}%{name}" for name in _KERNEL_PARAMETERS)
     w.begin_function(f"void @columns({pointers}, i64 %first, i64 %groups)")
-    sources = _load_columns(w, "reads", reads)
-    targets = _load_columns(w, "writes", writes)
+    sources = _load_columns(w, "reads", kernel.reads)
+    targets = _load_columns(w, "writes", kernel.writes)
     steps = program.stream.list_steps()
     seed = SlotAccess(w, real)
     for key, holes in steps:
@@ -494,11 +650,13 @@ def _write_kernel(program: NativeProgram, reads: Sequence[int], writes: Sequence
                 else:
                     write_step(lowering, key, tile)
         for tile in tiles:
-            _write_tile_results(tile, targets)
-            _write_tile_checks(tile, program.inputs + program.outputs - checks, checks)
+            _write_tile_results(tile, targets, streams=kernel.streams)
+            _write_tile_checks(tile, program.inputs + program.outputs - kernel.checks, kernel.checks)
+    if kernel.streams:
+        w.fence_streams()
     jit.write_register_cleanup(w)
     w.end_function()
-    return w.format_module()
+    return "\n".join([w.format_module(), NON_TEMPORAL_DEFINITION])
 
 
 def _load_columns(w: LlvmWriter, table: str, entries: Sequence[int]) -> dict[int, LlvmValue]:
@@ -507,12 +665,15 @@ def _load_columns(w: LlvmWriter, table: str, entries: Sequence[int]) -> dict[int
     return {entry: numbers[MOVE_WORDS * k + 1].convert("inttoptr", "ptr") for k, entry in enumerate(entries)}
 
 
-def _write_tile_results(tile: _TileAccess, targets: Mapping[int, LlvmValue]) -> None:
+def _write_tile_results(tile: _TileAccess, targets: Mapping[int, LlvmValue], *, streams: bool) -> None:
     """Write the stores of a tile's results into their columns."""
     w = tile.writer
     for entry, column in targets.items():
         place = w.point_to(tile.real.name, column, tile.first)
-        w.store(tile.read_slot(entry), place, f", align {tile.real.item_bytes}")
+        if streams:
+            w.stream(tile.read_slot(entry), place)
+        else:
+            w.store(tile.read_slot(entry), place, f", align {tile.real.item_bytes}")
 
 
 def _write_tile_checks(tile: _TileAccess, first: int, count: int) -> None:

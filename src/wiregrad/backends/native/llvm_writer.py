@@ -28,6 +28,14 @@ INTRINSIC_TYPE_NAMES = {"double": "f64", "float": "f32"}
 INTRINSIC_FUNCTIONS = frozenset(["sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign"])
 """Functions of C that are LLVM intrinsics with an instruction on this processor."""
 
+LINE_BYTES = 64
+"""The size of a cache line, and of the vectors that are streamed."""
+MIN_STREAMED_BYTES = 1 << 24
+"""Minimum size of the arrays of a loop that writes its results past the cache, which has other uses then."""
+NON_TEMPORAL = "!100"
+"""The metadata of a store that goes past the cache."""
+NON_TEMPORAL_DEFINITION = f"{NON_TEMPORAL} = !{{i32 1}}"
+
 LlvmOperand: TypeAlias = "LlvmValue | float | int"
 
 
@@ -379,6 +387,15 @@ class LlvmWriter:
     def store(self, value: LlvmValue, pointer: LlvmValue, how: str = "") -> None:
         """Write a store; `how` may contain `align` and the like."""
         self.emit_line(f"store {value.typed}, {pointer.typed}{how}")
+
+    def stream(self, value: LlvmValue, pointer: LlvmValue) -> None:
+        """Write the store of a whole cache line past the cache, which does not read the line first."""
+        self.store(value, pointer, f", align {LINE_BYTES}, !nontemporal {NON_TEMPORAL}")
+
+    def fence_streams(self) -> None:
+        """Write a fence, after which other threads see all lines that were streamed."""
+        self.declare("void", "@llvm.x86.sse.sfence")
+        self.call_void("@llvm.x86.sse.sfence")
 
     def begin_function(self, head: str) -> None:
         """Begin a function: `head` is the text between `define` and the brace."""

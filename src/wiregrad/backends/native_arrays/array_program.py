@@ -50,10 +50,10 @@ from wiregrad.backends.native.builtin_calls import (
     NumberSequence,
     make_array_builtin,
 )
+from wiregrad.backends.native.llvm_writer import LINE_BYTES, MIN_STREAMED_BYTES
 from wiregrad.backends.native.tiers import StepArray, StepArrays, build_loop, build_program
 from wiregrad.backends.native_arrays.loop_kernels import (
     CONTIGUOUS,
-    LINE_BYTES,
     STILL,
     STREAMED,
     STRIDED,
@@ -1004,8 +1004,6 @@ class LoopInstruction(NamedTuple):
 _KNOWN_KERNELS: dict[Hashable, tuple[LoopKernel, str]] = {}
 """Kernels and their keys, by their parts; expressions count by identity, and stay alive in the kernels."""
 MAX_KNOWN_KERNELS = 20_000
-MIN_STREAMED_BYTES = 1 << 24
-"""Minimum size of the arrays of a loop that writes its results past the cache, which has other uses then."""
 MIN_PAIRED_LENGTH = 1 << 12
 """Minimum length of a loop that computes two vectors in a round, if it calls functions of math.h."""
 

@@ -31,6 +31,8 @@ import numpy as np
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import (
     INTRINSIC_FUNCTIONS,
+    LINE_BYTES,
+    NON_TEMPORAL_DEFINITION,
     LlvmValue,
     LlvmWriter,
     RealType,
@@ -55,8 +57,6 @@ CONTIGUOUS = "1"
 STRIDED = "s"
 STREAMED = "n"
 """The operand is contiguous, large, and only written: its lines go to memory without being read into the cache."""
-LINE_BYTES = 64
-"""The size of a cache line, and of the vectors that are streamed."""
 PAGE_BYTES = 4096
 LATE_ROUNDS = 3
 """How many rounds later lines are written where one round later would make loads wait for them."""
@@ -64,8 +64,6 @@ NEAR_ROUNDS = (1, 3)
 FAR_ROUNDS = (3, 6)
 """How far in a page a target is ahead of an operand, in rounds, where loads wait: for lines that are written one round
 later, and for those that are written `LATE_ROUNDS` later."""
-NON_TEMPORAL = "!100"
-"""The metadata of a store that goes past the cache."""
 
 BLOCK_VECTORS = 128
 """The number of vectors that are added up in one register before they are added to the total."""
@@ -164,7 +162,7 @@ def write_loop_kernels(kernels: Sequence[LoopKernel]) -> str:
     modules = [_KernelWriter(kernel, f"kernel_{number}").write() for number, kernel in enumerate(kernels)]
     declared = sorted(frozenset().union(*(writer.declared for writer in modules)))
     lines = [line for writer in modules for line in writer.lines]
-    return "\n".join([*declared, *lines, f"{NON_TEMPORAL} = !{{i32 1}}"])
+    return "\n".join([*declared, *lines, NON_TEMPORAL_DEFINITION])
 
 
 class _LoopExpressions(ExpressionLowering):
@@ -564,7 +562,7 @@ class _KernelWriter:
             is_aside = i < (0 if k else 1)
             place = w.emit_value("ptr", f"select {is_aside.typed}, {line.scratch.typed}, {place.typed}", 1)
             joined = self._join_line(line, one, two)
-            w.store(joined, place, f", align {LINE_BYTES}, !nontemporal {NON_TEMPORAL}")
+            w.stream(joined, place)
         return vectors[count:]
 
     def _end_lines(self, lines: list[_LineTarget], vectors: list[LlvmValue], whole: LlvmValue) -> None:
@@ -584,8 +582,7 @@ class _KernelWriter:
             end = self._join_line(line, vector, vector)
             self._store_under_mask(end, w.point_to(line.kind, line.base, whole), lane.compare("slt", before))
         if lines:
-            w.declare("void", "@llvm.x86.sse.sfence")
-            w.call_void("@llvm.x86.sse.sfence")
+            w.fence_streams()
 
     def _store_under_mask(self, value: LlvmValue, address: LlvmValue, mask: LlvmValue) -> None:
         callee = f"@llvm.masked.store.{_mangle(value.element, value.lanes)}.p0"

@@ -31,6 +31,7 @@ from wiregrad.backends.native.llvm_writer import (
     FOR_READING,
     FOR_READING_LATER,
     FOR_WRITING,
+    LINE_BYTES,
     REAL_BITS,
     LlvmOperand,
     LlvmValue,
@@ -44,7 +45,6 @@ from wiregrad.backends.native.llvm_writer import (
     transpose_blocks,
     when_all,
 )
-from wiregrad.backends.native_arrays.loop_kernels import LINE_BYTES
 
 ROW_MAJOR = 101
 NO_TRANSPOSE = 111
