@@ -26,13 +26,55 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 import wiregrad as wg
-from wiregrad.errors import InputError, NonFiniteError, StateError, UnknownNameError, short_repr
+from wiregrad.errors import InputError, NonFiniteError, StateError, UnknownNameError, short_repr, suggest_name
+
+__all__ = [
+    "LBFGS",
+    "SGD",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "CompiledStep",
+    "CosineAnnealingLR",
+    "ExponentialLR",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "Optimizer",
+    "RMSprop",
+    "ReduceLROnPlateau",
+    "Schedule",
+    "SequentialLR",
+    "StepLR",
+    "clip_by_norm",
+    "clip_by_value",
+    "clip_grad_norm",
+    "clip_grad_value",
+]
+
+NAMES_ELSEWHERE = {
+    "lr_scheduler": "schedules are in optim itself; write optim.StepLR",
+    "Momentum": "write optim.SGD(parameters, lr=0.1, momentum=0.9)",
+    "clip_by_global_norm": "write optim.clip_by_norm",
+    "cosine_decay_schedule": "write optim.CosineAnnealingLR",
+    "exponential_decay": "write optim.ExponentialLR",
+    **dict.fromkeys(("apply_updates", "chain", "init", "update"), "write optimizer.step()"),
+    "minimize": "write wg.minimize",
+}
+"""What `torch.optim` or Optax has under another name, and what to write instead."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        hint = f"; {NAMES_ELSEWHERE[name]}" if name in NAMES_ELSEWHERE else suggest_name(name, __all__)
+        raise AttributeError(f"wiregrad.optim has no {name!r}{hint}", name=name)
+
 
 Kept = dict[str, Any]
 """What an optimiser keeps for one parameter, by name: numbers, and arrays of the parameter's shape."""

@@ -478,8 +478,24 @@ def test_the_line_that_takes_a_number_is_shown_mended(call: Callable[[Any], Any]
     message = read_message(call, EscapeError)
     v = wg.Value(MATRIX)
 
-    assert message.endswith(f"write `{mended}`")
+    assert re.sub(", which keeps the gradient, or .* for a log$", "", message).endswith(f"write `{mended}`")
     assert isinstance(eval(mended, {"v": v, "np": np, "scipy": scipy, "RNG": RNG}), wg.Value)
+
+
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [
+        (lambda v: float(v[0, 0]), "v[0, 0].item()"),
+        (lambda v: np.float64(v[0, 0] * 2.0), "(v[0, 0] * 2.0).item()"),
+        (lambda v: float(np.sum(v)), "np.sum(v).item()"),
+        (lambda v: float(-v[0, 0]), "(-v[0, 0]).item()"),
+    ],
+)
+def test_a_number_for_a_log_is_taken_as_the_message_says(call: Callable[[Any], Any], number: str) -> None:
+    message = read_message(call, EscapeError)
+
+    assert message.endswith(f"which keeps the gradient, or `{number}` for a log")
+    assert type(eval(number, {"v": wg.Value(MATRIX), "np": np})) is float
 
 
 @pytest.mark.parametrize(

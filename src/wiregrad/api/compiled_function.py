@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad import codegen
+from wiregrad.api import CIRCUIT_NAMES, RUN_NAMES
 from wiregrad.backends.replay_engines import (
     ArrayReplay,
     ExpandedReplay,
@@ -87,6 +88,7 @@ from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
 from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention, join_first_names
 from wiregrad.lazy import NamedTuple, load_module_lazily, pause_collection
+from wiregrad.name_hints import COMPILED_FUNCTION_HABITS, add_missing_names, lead_to
 
 if TYPE_CHECKING:
     from wiregrad.exchange import framework_export
@@ -1959,3 +1961,10 @@ def _list_rows_left(left: NDArray[np.intp] | None, failures: NDArray[np.intp] | 
         return np.arange(1, count) if left is None else left[1:]
     later = failures[failures > 0]
     return later if left is None else left[later]
+
+
+add_missing_names(
+    CompiledFunction,
+    "a compiled function",
+    lead_to(CIRCUIT_NAMES, "wg.trace(f, x)") | lead_to(RUN_NAMES, "wg.run(f, x)") | COMPILED_FUNCTION_HABITS,
+)

@@ -18,6 +18,8 @@ import numpy as np
 import wiregrad as wg
 from wiregrad.nn.module import Module
 
+__all__ = ["MLP", "Layer", "Neuron"]
+
 
 class Neuron(Module):
     """A weighted sum and a bias, through tanh unless the neuron is linear."""

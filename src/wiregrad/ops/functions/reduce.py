@@ -1213,6 +1213,8 @@ def _gradient_along(f: Any, steps: Any, axis: int, order: int) -> Any:
 )
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Slopes between neighbours, central inside and one-sided at the edges; one array for each axis."""
+    if callable(f) and not is_wire(f):
+        raise TypeError(f"gradient takes the elements of an array; for the derivative of {f!r} write wg.grad(f)")
     f = lift(f)
     shape = shape_of(f)
     axes = tuple(range(len(shape))) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, len(shape))
