@@ -119,7 +119,9 @@ class Optimizer:
             first = len(self.parameters)
             parameters = {str(first + k): value for k, value in enumerate(parameters)}
         if not parameters or any(not isinstance(value, wg.Value) for value in parameters.values()):
-            raise InputError(f"{type(self).__name__} takes one wg.Value or more, such as model.parameters()")
+            others = [value for value in parameters.values() if not isinstance(value, wg.Value)]
+            got = f"; got {short_repr(others[0])}" if others else ""
+            raise InputError(f"{type(self).__name__} takes one wg.Value or more, such as model.parameters(){got}")
         names = []
         known = {id(value): name for name, value in self.parameters.items()}
         for name, value in parameters.items():
@@ -321,7 +323,8 @@ def _list_groups(parameters: object) -> list[dict[str, Any]]:
     if parameters is None or isinstance(parameters, Mapping):
         return [{"params": parameters}]
     if not isinstance(parameters, Iterable):
-        hint = "model.parameters()" if hasattr(parameters, "parameters") else "a dict or list of wg.Value"
+        is_model = hasattr(parameters, "parameters") or getattr(parameters, "__name__", "") == "parameters"
+        hint = "model.parameters()" if is_model else "a dict or list of wg.Value"
         raise InputError(f"an optimiser takes {hint}; got {short_repr(parameters)}")
     listed = list(parameters)
     if listed and all(isinstance(group, Mapping) and "params" in group for group in listed):

@@ -337,11 +337,11 @@ def split_pairs(texts: Iterable[str]) -> dict[str, str]:
     return values
 
 
-def unreadable_value_error(text: str) -> click.UsageError:
-    """Return the error for a value that cannot be read."""
+def unreadable_value_error(text: str, reason: str = "") -> click.UsageError:
+    """Return the error for a value that cannot be read, with a reason behind it."""
     if _MANY_DIGITS.search(text):
         return click.UsageError(f"a whole number has at most 4,300 digits; got {_shorten_text(text)!r}")
-    return click.UsageError(f"wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got {_shorten_text(text)!r}")
+    return click.UsageError(f"wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got {_shorten_text(text)!r}{reason}")
 
 
 def _shorten_text(text: str) -> str:
@@ -381,21 +381,19 @@ MAX_VALUE_LETTERS = 200
 
 def _evaluate_formula(name: str, text: str) -> float:
     """Return the number that a formula without inputs gives, such as `2*pi`."""
-    error = unreadable_value_error(f"{name}={text}")
+    pair = f"{name}={text}"
     if not text or len(text) > MAX_VALUE_LETTERS or any(mark in text for mark in "=;[\"'\n"):
-        raise error from None
+        raise unreadable_value_error(pair) from None
     try:
         formula = Circuit(parse_formula_with_notes(text)[0].columns)
-    except FormulaError as reason:
-        error.message += f": {str(reason).splitlines()[0]}"
-        raise error from None
+    except FormulaError as error:
+        raise unreadable_value_error(pair, f": {str(error).splitlines()[0]}") from None
     if formula.inputs:
-        error.message += "; Euler's number is exp(1)" if text == "e" else ""
-        raise error
+        raise unreadable_value_error(pair, "; Euler's number is exp(1)" if text == "e" else "")
     with np.errstate(all="ignore"):
         number = float(formula())
     if not math.isfinite(number):
-        raise click.UsageError(f"'{name}={text}' is {number}; a formula in place of a number must be finite")
+        raise click.UsageError(f"{pair!r} is {number}; a formula in place of a number must be finite")
     return number
 
 

@@ -734,7 +734,8 @@ def advise_on_number() -> str:
             return _advise_on_copy(text, call.args[0])
     if re.match(r"[rub]*[\"'].*%", text):
         return f'instead of `{text}` write an f-string, as in f"{{v:.3f}}"'
-    return "write np.sin(v), not math.sin(v)"
+    called = f"`{text}` reads plain numbers; " if call is not None else ""
+    return f"{called}write NumPy's function, such as np.sin(v) instead of math.sin(v)"
 
 
 def _advise_on_copy(text: str, argument: ast.expr) -> str:
@@ -748,6 +749,10 @@ def _mend_math(name: str, call: ast.Call) -> str:
     parts = [ast.unparse(part) for part in call.args]
     if name == "log" and len(parts) > 1:
         return f"np.log({parts[0]}) / np.log({parts[1]})"
+    if name == "hypot" and (len(parts) != 2 or parts[0].startswith("*")):
+        return f"np.linalg.norm(wg.array([{', '.join(parts)}]))"
+    if name == "dist":
+        return f"np.linalg.norm(np.subtract({', '.join(parts)}))"
     return f"{MATH_FUNCTIONS[name]}({', '.join(parts)})"
 
 
@@ -755,7 +760,8 @@ def _list_math_functions() -> dict[str, str]:
     """Return for each function of `math` the function that takes values."""
     same = {name: f"np.{name}" for name in vars(math) if isinstance(getattr(np, name, None), np.ufunc)}
     special = {"lgamma": "gammaln", "gamma": "gamma", "erf": "erf", "erfc": "erfc"}
-    return same | {name: f"scipy.special.{other}" for name, other in special.items()} | {"pow": "np.power"}
+    others = {"pow": "np.power", "fsum": "np.sum", "sumprod": "np.dot", "dist": "np.linalg.norm"}
+    return same | {name: f"scipy.special.{other}" for name, other in special.items()} | others
 
 
 MATH_FUNCTIONS = _list_math_functions()
