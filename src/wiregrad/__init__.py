@@ -17,6 +17,7 @@ from wiregrad import ops
 from wiregrad.api import Builder, Circuit, ImportedCircuit, Run, circuit, diff, load
 from wiregrad.errors import WiregradError
 from wiregrad.ir import TABLE as _TABLE
+from wiregrad.lazy import import_module as _import_module
 from wiregrad.lazy import load_module_lazily, load_names_lazily
 
 if TYPE_CHECKING:
@@ -163,12 +164,17 @@ def _find_function(name: str) -> object:
     op = _found_ops.get(name)
     if op is not None and name in _TABLE and _TABLE[name] is op:
         return op
-    function = _values.find_function(name, __all__)
+    function = _values.find_function(name, __all__, _list_submodules)
     if isinstance(function, ops.Op):
         _found_ops[name] = function
     else:
         globals()[name] = function
     return function
+
+
+def _list_submodules() -> dict[str, list[str]]:
+    """Return the public names of the modules of networks and optimisers."""
+    return {name: list(_import_module(f"{__name__}.{name}").__all__) for name in ("optim", "nn", "nn.scalar")}
 
 
 _found_ops: dict[str, object] = {}

@@ -26,13 +26,55 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 import wiregrad as wg
-from wiregrad.errors import InputError, NonFiniteError, StateError, UnknownNameError, short_repr
+from wiregrad.errors import InputError, NonFiniteError, StateError, UnknownNameError, short_repr, suggest_name
+
+__all__ = [
+    "LBFGS",
+    "SGD",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "CompiledStep",
+    "CosineAnnealingLR",
+    "ExponentialLR",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "Optimizer",
+    "RMSprop",
+    "ReduceLROnPlateau",
+    "Schedule",
+    "SequentialLR",
+    "StepLR",
+    "clip_by_norm",
+    "clip_by_value",
+    "clip_grad_norm",
+    "clip_grad_value",
+]
+
+NAMES_ELSEWHERE = {
+    "lr_scheduler": "schedules are in optim itself; write optim.StepLR",
+    "Momentum": "write optim.SGD(parameters, lr=0.1, momentum=0.9)",
+    "clip_by_global_norm": "write optim.clip_by_norm",
+    "cosine_decay_schedule": "write optim.CosineAnnealingLR",
+    "exponential_decay": "write optim.ExponentialLR",
+    **dict.fromkeys(("apply_updates", "chain", "init", "update"), "write optimizer.step()"),
+    "minimize": "write wg.minimize",
+}
+"""What `torch.optim` or Optax has under another name, and what to write instead."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        hint = f"; {NAMES_ELSEWHERE[name]}" if name in NAMES_ELSEWHERE else suggest_name(name, __all__)
+        raise AttributeError(f"wiregrad.optim has no {name!r}{hint}", name=name)
+
 
 Kept = dict[str, Any]
 """What an optimiser keeps for one parameter, by name: numbers, and arrays of the parameter's shape."""
@@ -77,7 +119,9 @@ class Optimizer:
             first = len(self.parameters)
             parameters = {str(first + k): value for k, value in enumerate(parameters)}
         if not parameters or any(not isinstance(value, wg.Value) for value in parameters.values()):
-            raise InputError(f"{type(self).__name__} takes one wg.Value or more, such as model.parameters()")
+            others = [value for value in parameters.values() if not isinstance(value, wg.Value)]
+            got = f"; got {short_repr(others[0])}" if others else ""
+            raise InputError(f"{type(self).__name__} takes one wg.Value or more, such as model.parameters(){got}")
         names = []
         known = {id(value): name for name, value in self.parameters.items()}
         for name, value in parameters.items():
@@ -279,7 +323,8 @@ def _list_groups(parameters: object) -> list[dict[str, Any]]:
     if parameters is None or isinstance(parameters, Mapping):
         return [{"params": parameters}]
     if not isinstance(parameters, Iterable):
-        hint = "model.parameters()" if hasattr(parameters, "parameters") else "a dict or list of wg.Value"
+        is_model = hasattr(parameters, "parameters") or getattr(parameters, "__name__", "") == "parameters"
+        hint = "model.parameters()" if is_model else "a dict or list of wg.Value"
         raise InputError(f"an optimiser takes {hint}; got {short_repr(parameters)}")
     listed = list(parameters)
     if listed and all(isinstance(group, Mapping) and "params" in group for group in listed):

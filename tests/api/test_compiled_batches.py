@@ -186,6 +186,67 @@ def test_an_empty_batch_is_empty() -> None:
     assert values.shape == slopes.shape == (0,)
 
 
+def read_in_structure(x: float, weights: dict[str, list[float]]) -> dict[str, Any]:
+    return {"sum": x + weights["w"][0], "rest": [x * weights["w"][1], (-x,)]}
+
+
+STRUCTURED_FUNCTIONS = {
+    "a dict of lists": read_in_structure,
+    "a number": lambda x, weights: x * weights["w"][0] + weights["w"][1],
+    "a constant": lambda x, weights: (1.0, x),
+    "one in a list": lambda x, weights: [x * weights["w"][0]],
+}
+
+
+@pytest.mark.parametrize("is_called_before", [False, True])
+@pytest.mark.parametrize("question", ["batch", "batch_jacobian"])
+@pytest.mark.parametrize("f", STRUCTURED_FUNCTIONS.values(), ids=STRUCTURED_FUNCTIONS)
+def test_an_empty_batch_has_the_structure_of_others(f: Any, question: str, is_called_before: bool) -> None:
+    fast = wg.compile(f, argnums=(0, 1))
+    ask = getattr(fast, question)
+    two, none = ((np.arange(float(n)), {"w": [np.ones(n), 2.0]}) for n in (2, 0))
+    if is_called_before:
+        ask(*two)
+    empty = ask(*none)
+
+    assert list_shapes(empty) == list_shapes(wg.tree_map(lambda column: column[:0], ask(*two)))
+
+
+def list_shapes(results: Any) -> Any:
+    return wg.tree_map(lambda column: (column.shape, column.dtype), results)
+
+
+def test_an_empty_batch_has_the_structure_of_results_recorded_before() -> None:
+    """The function is not called with numbers that nobody passed."""
+
+    def root(x: float) -> list[float]:
+        if x < 5.0:
+            raise ValueError("too small")
+        return [np.sqrt(x), x]
+
+    fast = wg.compile(root)
+    with pytest.raises(OperandError, match=r"failed \(ValueError: too small\): call the function once before"):
+        fast.batch(np.empty(0))
+    fast(9.0)
+
+    assert list_shapes(fast.batch(np.empty(0))) == [((0,), np.float64)] * 2
+
+
+def test_an_empty_batch_writes_into_what_is_given() -> None:
+    out = [np.empty(0), np.empty(0)]
+    fast = wg.compile(lambda x: [x, -x])
+
+    assert fast.batch(np.empty(0), out=out)[1] is out[1]
+    with pytest.raises(ShapeError, match="out= needs 2 vectors"):
+        fast.batch(np.empty(0), out=[np.empty(0)])
+
+
+@pytest.mark.parametrize("question", ["batch", "batch_jacobian"])
+def test_an_empty_batch_of_a_function_that_returns_an_array_is_refused(question: str) -> None:
+    with pytest.raises(OperandError, match="got an array of shape"):
+        getattr(wg.compile(lambda x: np.array([1.0, 2.0]) * x), question)(np.empty(0))
+
+
 def test_results_are_written_where_they_are_wanted() -> None:
     xs, ys = np.random.default_rng(0).normal(size=(2, 50))
     fast = wg.compile(merged, argnums=(0, 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import shlex
 import subprocess
@@ -291,7 +292,66 @@ def test_a_value_that_is_no_number_is_wrong_usage(
     assert "wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got" in err
 
 
-@pytest.mark.parametrize("value", ["1/2", "[" * 300 + "]" * 300, "[" + "-" * 9000 + "1]", "[1" + "0" * 5000 + "]"])
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        ("pi", math.pi),
+        ("π", math.pi),
+        ("2*pi", 2.0 * math.pi),
+        ("-pi/2", -0.5 * math.pi),
+        ("1/3", 1.0 / 3.0),
+        ("sqrt(2)", math.sqrt(2.0)),
+        ("2^3", 8.0),
+        ("exp(1)", math.e),
+        ("1e-3", 0.001),
+        ("-inf", -math.inf),
+    ],
+)
+@pytest.mark.parametrize("target", ["x + 0", "same"])
+def test_a_value_may_be_a_formula_of_numbers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, target: str, value: str, number: float
+) -> None:
+    file = tmp_path / "same.py"
+    file.write_text("def same(x):\n    return x + 0.0\n")
+    code, out, _ = run(capsys, "grad", f"{file}:same" if target == "same" else target, f"x={value}", "--json")
+
+    assert code == 0
+    assert float(json.loads(out)["output"]["value"]) == number
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("e", "got 'x=e'; Euler's number is exp(1)"),
+        ("1,5", "a decimal number has a point: 1.5"),
+        ("y", "got 'x=y'"),
+        ("1/0", "'x=1/0' is inf; a formula in place of a number must be finite"),
+        ("log(-1)", "is nan"),
+        ("3%", "the formula stops where a number"),
+        ("sinn(2)", "did you mean sin?"),
+        ("x" * 300, "wanted NAME=NUMBER"),
+    ],
+)
+def test_a_formula_that_is_no_number_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str], value: str, message: str
+) -> None:
+    code, out, err = run(capsys, "grad", "x * x", f"x={value}")
+
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_text_stays_text_where_a_parameter_takes_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "chosen.py"
+    file.write_text("def chosen(x, mode='sum'):\n    return x * len(mode)\n")
+    code, out, _ = run(capsys, "grad", f"{file}:chosen", "x=2", "mode=pi", "--json")
+
+    assert code == 0
+    assert float(json.loads(out)["output"]["value"]) == 4.0
+
+
+@pytest.mark.parametrize("value", ["[" * 300 + "]" * 300, "[" + "-" * 9000 + "1]", "[1" + "0" * 5000 + "]"])
 def test_a_value_that_python_cannot_hold_is_wrong_usage(capsys: pytest.CaptureFixture[str], value: str) -> None:
     code, _, err = run(capsys, "grad", "x * x", f"x={value}")
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import decimal
+import fractions
 import math
 import re
+import statistics
 from collections.abc import Callable
 from math import hypot
 from types import SimpleNamespace
@@ -478,8 +481,24 @@ def test_the_line_that_takes_a_number_is_shown_mended(call: Callable[[Any], Any]
     message = read_message(call, EscapeError)
     v = wg.Value(MATRIX)
 
-    assert message.endswith(f"write `{mended}`")
+    assert re.sub(", which keeps the gradient, or .* for a log$", "", message).endswith(f"write `{mended}`")
     assert isinstance(eval(mended, {"v": v, "np": np, "scipy": scipy, "RNG": RNG}), wg.Value)
+
+
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [
+        (lambda v: float(v[0, 0]), "v[0, 0].item()"),
+        (lambda v: np.float64(v[0, 0] * 2.0), "(v[0, 0] * 2.0).item()"),
+        (lambda v: float(np.sum(v)), "np.sum(v).item()"),
+        (lambda v: float(-v[0, 0]), "(-v[0, 0]).item()"),
+    ],
+)
+def test_a_number_for_a_log_is_taken_as_the_message_says(call: Callable[[Any], Any], number: str) -> None:
+    message = read_message(call, EscapeError)
+
+    assert message.endswith(f"which keeps the gradient, or `{number}` for a log")
+    assert type(eval(number, {"v": wg.Value(MATRIX), "np": np})) is float
 
 
 @pytest.mark.parametrize(
@@ -530,3 +549,37 @@ def test_an_attribute_error_of_the_users_own_line_is_left_alone() -> None:
 def test_a_whole_number_is_answered_with_the_number_to_write() -> None:
     with pytest.raises(GradientError, match=r"got int 3; write 3\.0"):
         wg.grad(lambda x: x**2)(3)
+
+
+@pytest.mark.parametrize(
+    ("call", "mended"),
+    [
+        (lambda v: math.fsum(v[0]), "np.sum(v[0])"),
+        (lambda v: math.dist(v[0], v[1]), "np.linalg.norm(np.subtract(v[0], v[1]))"),
+        (lambda v: math.hypot(*v[0]), "np.linalg.norm(wg.array([*v[0]]))"),
+        (lambda v: math.hypot(v[0, 0], 1.0, 2.0), "np.linalg.norm(wg.array([v[0, 0], 1.0, 2.0]))"),
+    ],
+)
+def test_functions_of_math_on_several_numbers_are_shown_mended(call: Callable[[Any], Any], mended: str) -> None:
+    message = read_message(call, EscapeError)
+    wanted = call(MATRIX)
+
+    assert message.endswith(f"write `{mended}`")
+    assert eval(mended, {"v": wg.Value(MATRIX), "np": np, "wg": wg}).data == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("number", [fractions.Fraction(1, 3), decimal.Decimal("0.5")])
+@pytest.mark.parametrize("x", [wg.Value(2.0), wg.Value(np.ones(2))])
+def test_a_fraction_or_decimal_is_answered_with_a_float(x: Any, number: Any) -> None:
+    with pytest.raises(OperandError, match=re.escape(f"; write float({number!r})")):
+        x * number
+
+
+def test_an_unknown_function_of_plain_numbers_is_named() -> None:
+    with pytest.raises(EscapeError, match=r"`statistics\.fmean\(.*\)` reads plain numbers; write NumPy's"):
+        statistics.fmean(wg.Value(MATRIX)[0])
+
+
+def test_the_arguments_of_an_embedding_are_told_apart() -> None:
+    with pytest.raises(IndexError, match=r"embedding\(input, weight\) takes whole numbers first; got float64"):
+        wg.embedding(wg.Value(MATRIX), np.array([0, 1]))

@@ -481,3 +481,30 @@ def test_neurons_of_single_numbers_are_groups() -> None:
     groups = {node.group for node in wg.run(model, [1.0, -2.0]).circuit.nodes}
 
     assert {"layers[0]/neurons[1]", "layers[1]/neurons[0]"} <= groups
+
+
+DRAWN = {
+    "Linear": (2, 3),
+    "Conv1d": (2, 3, 1),
+    "Conv2d": (2, 3, 1),
+    "ConvTranspose2d": (2, 3, 1),
+    "Embedding": (5, 2),
+    "LSTM": (2, 3),
+    "GRU": (2, 3),
+    "MultiheadAttention": (4, 2),
+    "TransformerBlock": (4, 2),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in DRAWN if hasattr(nn, name)])
+def test_a_layer_without_a_generator_says_what_to_write(name: str) -> None:
+    layer = getattr(nn, name)
+
+    with pytest.raises(TypeError, match=rf"{name} draws its weights: write {name}\(\.\.\., rng=np\.random"):
+        layer(*DRAWN[name])
+    assert layer(*DRAWN[name], rng=np.random.default_rng(0)).parameters()
+
+
+def test_neurons_without_a_generator_say_what_to_write() -> None:
+    with pytest.raises(TypeError, match="Neuron draws its weights"):
+        nn.scalar.Neuron(2)

@@ -100,7 +100,7 @@ REFUSED_BY_LOSSES: dict[str, tuple[Callable[[], object], type[Exception], str]] 
     ),
     "negative label": (lambda: nn.cross_entropy(SCORES, LABELS - 1), IndexingError, "got -1 to 1"),
     "label of margin": (lambda: nn.multi_margin_loss(SCORES, LABELS + 5), IndexingError, "got 5 to 7"),
-    "labels as numbers": (lambda: nn.cross_entropy(SCORES, LABELS * 1.0), ShapeError, "need the same shape"),
+    "labels as numbers": (lambda: nn.cross_entropy(SCORES, LABELS * 1.0), ShapeError, "classes are whole numbers"),
     "truth as labels": (lambda: nn.cross_entropy(SCORES, LABELS > 1), DomainError, "classes must be whole numbers"),
     "too few labels": (
         lambda: nn.cross_entropy(SCORES, LABELS[:2]),
@@ -164,3 +164,12 @@ def test_an_ignored_label_has_no_gradient() -> None:
 
     assert not gradient[1].any()
     assert gradient[0].any()
+
+
+def test_classes_that_are_floats_are_refused_with_what_to_write() -> None:
+    scores = np.zeros((6, 4))
+
+    with pytest.raises(ShapeError, match=r"classes are whole numbers, .* write target\.astype\(int\)"):
+        wg.nn.cross_entropy(scores, np.zeros(6))
+    with pytest.raises(ShapeError, match="need the same shape"):
+        wg.nn.cross_entropy(scores, np.zeros((6, 3)))

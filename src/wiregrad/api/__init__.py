@@ -17,10 +17,11 @@ from wiregrad.backends import RunRecord as BareRun
 from wiregrad.backends import interpreter
 from wiregrad.backends.interpreter import RUN_MAKERS, evaluate_function
 from wiregrad.dtypes import count_with_noun, to_python_number
-from wiregrad.errors import InputError
+from wiregrad.errors import InputError, OperandError, short_repr
 from wiregrad.frontends import parse_formula
 from wiregrad.ir.circuit import CIRCUIT_MAKERS
 from wiregrad.lazy import load_module_lazily
+from wiregrad.name_hints import CIRCUIT_HABITS, NODE_HABITS, RUN_HABITS, add_missing_names, lead_to, list_public_names
 
 if TYPE_CHECKING:
     from typing import TypedDict, TypeVar, Unpack
@@ -687,6 +688,12 @@ def diff(
     the second has an extra node: tanh(x * x) (formula:1:5)
     everything after it matches; 1 wire reads tanh(x * x) in place of x * x
     """
+    for each in (one, two):
+        if not isinstance(each, Drawable) and not hasattr(each, "as_run"):
+            raise OperandError(
+                f"wg.diff compares circuits or runs; got {short_repr(each)}: for functions write "
+                "wg.diff(wg.run(f, x), wg.run(g, x)), for a derivative wg.grad(f), for differences in an array np.diff"
+            )
     first, second = (each if isinstance(each, Drawable) else each.as_run() for each in (one, two))
     answer = inspect.diff.diff(first, second, rtol, atol)
     layers = [run._circuit_and_run[0] for run in (first, second)]
@@ -697,3 +704,10 @@ def diff(
 
 def _name_layer_of(circuit: ir.CircuitGraph) -> str:
     return "the observed run" if isinstance(circuit, ObservedCircuit) else "the circuit"
+
+
+RUN_NAMES = list_public_names(Run)
+CIRCUIT_NAMES = list_public_names(Circuit)
+add_missing_names(Circuit, "a circuit", lead_to(RUN_NAMES, "circuit.run(x)") | CIRCUIT_HABITS)
+add_missing_names(Run, "a run", lead_to(CIRCUIT_NAMES, "run.circuit") | RUN_HABITS)
+add_missing_names(interpreter.RunNode, "a node of a run", NODE_HABITS)

@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad import codegen
+from wiregrad.api import CIRCUIT_NAMES, RUN_NAMES
 from wiregrad.backends.replay_engines import (
     ArrayReplay,
     ExpandedReplay,
@@ -87,6 +88,7 @@ from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
 from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention, join_first_names
 from wiregrad.lazy import NamedTuple, load_module_lazily, pause_collection
+from wiregrad.name_hints import COMPILED_FUNCTION_HABITS, add_missing_names, lead_to
 
 if TYPE_CHECKING:
     from wiregrad.exchange import framework_export
@@ -985,7 +987,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         A function of several results returns them in its structure, with a vector in place of each number. With `out`,
         of the same structure, the results are written into its vectors. With `executor`, which is anything with the
         interface of `concurrent.futures`, a client of `dask.distributed` or the module `ray`, its workers run the
-        recordings on chunks of the points; rows that no recording answers are computed here.
+        recordings on chunks of the points; rows that no recording answers are computed here. Vectors without entries
+        give vectors without entries in the structure of an earlier result, or else of a call with 1.0 for each vector.
 
         >>> def huber(x, width):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
@@ -997,11 +1000,32 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         table = PointTable(args)
         results = ResultStructure(self)
         outputs, tree = (None, None) if out is None else flatten(out)
+        if not table.count:
+            count, results.tree = self._find_result_structure(table.sample_arguments())
+            return results.build_like(_make_columns(self, table, count, None, outputs).values, tree)
         with open_workers(executor, chunk_size, progress) as workers:
             answers = answer_batch(
                 self, table, results.ask, wanted=None, threads=threads, outputs=outputs, workers=workers
             )
         return results.build_like(answers.values, tree)
+
+    def _find_result_structure(self, args: tuple[Any, ...]) -> tuple[int, ContainerTree]:
+        """Return the number and structure of the results of such a call, from a recording if there is one."""
+        for entry in () if is_disturbed(self._cache) else self._cache.quick.get(len(args), ()):
+            if entry.tree.root is not None and entry.parse(*args) is not None:
+                recording = entry.tree.root.recording
+                return len(recording.results), recording.tree
+        try:
+            with np.errstate(all="ignore"):
+                leaves, tree = flatten(self._f(*args))  # type: ignore[call-arg]
+        except Exception as error:
+            raise OperandError(
+                f"a batch without rows does not tell the structure of the results, and a call with {args} failed "
+                f"({type(error).__name__}: {error}): call the function once before"
+            ) from error
+        for leaf in leaves:
+            _require_real(leaf)
+        return len(leaves), tree
 
     def batch_jacobian(
         self,
@@ -1747,23 +1771,22 @@ class ResultStructure:
 
     def __init__(self, run: Callable[..., Any]) -> None:
         self._run = run
-        self._tree: ContainerTree | None = None
+        self.tree: ContainerTree | None = None
 
     def ask(self, row: tuple[Any, ...]) -> list[Any]:
         """Return the numbers of the result at one point."""
         leaves, tree = flatten(self._run(*row))
-        if self._tree is not None and not tree.has_order_of(self._tree):
-            raise OperandError(f"all rows of a batch must return the structure of the first, {self._tree}; got {tree}")
-        self._tree = tree
+        if self.tree is not None and not tree.has_order_of(self.tree):
+            raise OperandError(f"all rows of a batch must return the structure of the first, {self.tree}; got {tree}")
+        self.tree = tree
         return leaves
 
     def build_like(self, columns: Sequence[NDArray[np.float64]], out: ContainerTree | None) -> Any:
         """Return columns in this structure, which that of `out` must be."""
-        if self._tree is None:
-            return columns[0]
-        if out is not None and not out.has_order_of(self._tree):
-            raise OperandError(f"out= must have the structure of the results, {self._tree}; got {out}")
-        return unflatten(self._tree, list(columns))
+        assert self.tree is not None
+        if out is not None and not out.has_order_of(self.tree):
+            raise OperandError(f"out= must have the structure of the results, {self.tree}; got {out}")
+        return unflatten(self.tree, list(columns))
 
 
 class PointTable:
@@ -1787,6 +1810,11 @@ class PointTable:
     def row_arguments(self, row: int) -> tuple[Any, ...]:
         """Return the arguments of one call."""
         numbers = iter([(column[row] if column.ndim else column).item() for column in self.columns])
+        return tuple([self.build_argument(numbers, position) for position in range(len(self._trees))])
+
+    def sample_arguments(self) -> tuple[Any, ...]:
+        """Return the arguments of a call like those of the rows, with 1.0 in place of each vector."""
+        numbers = iter([1.0 if column.ndim else column.item() for column in self.columns])
         return tuple([self.build_argument(numbers, position) for position in range(len(self._trees))])
 
     def number_inputs(self, position: int) -> range:
@@ -1912,14 +1940,20 @@ def _check_outputs(outputs: Sequence[Any], table: PointTable, count: int) -> Non
 def _fill_row(points: PointColumns, row: int, answer: Sequence[Any]) -> None:
     """Fill in one row: its results and its gradient."""
     for column, number in zip((*points.values, *(points.grads or ())), answer, strict=True):
-        if not isinstance(number, float | int | np.floating):
-            kind = type(number).__name__
-            hint = ""
-            if isinstance(number, np.ndarray):
-                kind = f"an array of shape {number.shape}"
-                hint = "; return its elements in a tuple or list, (a, b), or use wg.vmap"
-            raise OperandError(f"a batch needs a function that returns real numbers; got {kind}{hint}")
+        _require_real(number)
         column[row] = number
+
+
+def _require_real(result: object) -> None:
+    """Raise unless a result of a function is a real number."""
+    if isinstance(result, float | int | np.floating):
+        return
+    kind = type(result).__name__
+    hint = ""
+    if isinstance(result, np.ndarray):
+        kind = f"an array of shape {result.shape}"
+        hint = "; return its elements in a tuple or list, (a, b), or use wg.vmap"
+    raise OperandError(f"a batch needs a function that returns real numbers; got {kind}{hint}")
 
 
 def _list_rows_left(left: NDArray[np.intp] | None, failures: NDArray[np.intp] | None, count: int) -> NDArray[np.intp]:
@@ -1931,3 +1965,10 @@ def _list_rows_left(left: NDArray[np.intp] | None, failures: NDArray[np.intp] | 
         return np.arange(1, count) if left is None else left[1:]
     later = failures[failures > 0]
     return later if left is None else left[later]
+
+
+add_missing_names(
+    CompiledFunction,
+    "a compiled function",
+    lead_to(CIRCUIT_NAMES, "wg.trace(f, x)") | lead_to(RUN_NAMES, "wg.run(f, x)") | COMPILED_FUNCTION_HABITS,
+)

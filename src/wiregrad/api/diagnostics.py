@@ -91,14 +91,28 @@ def record(capacity: int = 2000, **options: Any) -> LiveFlight:
     return LiveFlight(capacity, **options)
 
 
-def explain(value: Value) -> Explanation:
+def explain(value: Value, /, *names: object) -> Explanation:
     """Explain the gradient of a value of define-by-run code; for a function use `wg.run(f, ...).explain(name)`.
 
     >>> w = Value(2.0, name="w")
     >>> explain(w).kind
     'none'
     """
+    if not isinstance(value, Value) or names:
+        raise OperandError(f"wg.explain takes one value; got {short_repr(value)}: {_lead_to_explain(value, names)}")
     return explain_value(value)
+
+
+def _lead_to_explain(thing: object, names: tuple[object, ...]) -> str:
+    """Return how something other than a value is asked for an explanation."""
+    name = short_repr(names[0]) if names and isinstance(names[0], str) else "'x'"
+    if isinstance(thing, RunRecord):
+        return f"for a run call run.explain({name})"
+    if isinstance(thing, Circuit):
+        return f"for a circuit call circuit.run(x).explain({name})"
+    if isinstance(thing, Value):
+        return "for a function call wg.run(f, x).explain(name)"
+    return f"for a function call wg.run(f, x).explain({name})" if callable(thing) else "a value is made by wg.Value(x)"
 
 
 KEPT_STEPS = 3

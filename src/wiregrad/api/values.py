@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wiregrad import draw
-from wiregrad.api import Circuit, Run
+from wiregrad.api import CIRCUIT_NAMES, RUN_NAMES, Circuit, Run
 from wiregrad.backends import interpreter
 from wiregrad.errors import OperandError, UnknownAttributeError, short_repr, suggest_name
 from wiregrad.frontends.recording.arguments import register_container, tree_map
@@ -30,6 +30,7 @@ from wiregrad.frontends.transforms.derivatives import (
 from wiregrad.frontends.transforms.vmap_and_checkpoint import checkpoint, vmap
 from wiregrad.ir import TABLE, CircuitGraph, Op, Pattern
 from wiregrad.lazy import load_module_lazily, load_names_lazily
+from wiregrad.name_hints import describe_submodule_name, lead_to
 from wiregrad.ops import elementwise_records
 from wiregrad.ops.functions import FUNCTIONS
 
@@ -111,8 +112,14 @@ __all__ = [
 ]
 
 
-def find_function(name: str, known: Iterable[str] = ()) -> Callable[..., Any]:
-    """Return the function or op of a name; the error suggests names among them and the known ones.
+QUESTION_HINTS = lead_to(CIRCUIT_NAMES, "wg.trace(f, x)") | lead_to(RUN_NAMES, "wg.run(f, x)")
+"""What to write instead of names of circuits and runs."""
+
+
+def find_function(
+    name: str, known: Iterable[str] = (), list_submodules: Callable[[], Mapping[str, Iterable[str]]] = dict
+) -> Callable[..., Any]:
+    """Return the function or op of a name; the error suggests names among them, the known ones and those of modules.
 
     >>> find_function("softmax").__name__
     'softmax'
@@ -124,7 +131,9 @@ def find_function(name: str, known: Iterable[str] = ()) -> Callable[..., Any]:
         return FUNCTIONS[name].run
     if name in TABLE and TABLE[name].pattern is not Pattern.SOURCE and not TABLE[name].per_call:
         return TABLE[name]
-    hint = describe_module_name(name) or suggest_name(name, [*known, *list_functions()])
+    hint = describe_module_name(name) or describe_submodule_name(name, list_submodules())
+    question = QUESTION_HINTS.get(name)
+    hint = hint or (f": {question}" if question else suggest_name(name, [*known, *list_functions()]))
     raise UnknownAttributeError(f"wiregrad has no {name!r}{hint}", name=name)
 
 

@@ -36,6 +36,7 @@ from wiregrad.errors import (
 )
 from wiregrad.ir import CircuitGraph, certificates, join_first_names, verify
 from wiregrad.lazy import NamedTuple, load_module_lazily
+from wiregrad.name_hints import GRADIENT_HABITS, add_missing_names
 from wiregrad.passes import backward_circuit, jacobian_circuit, prune, simplify, simplify_finite
 
 if TYPE_CHECKING:
@@ -1006,3 +1007,6 @@ def cast_reals(circuit: CircuitGraph, real: np.dtype[Any]) -> CircuitGraph:
 
 def _cast_constant(value: Any, real: np.dtype[Any]) -> Any:
     return np.asarray(value, real)[()] if np.asarray(value).dtype.kind == "f" else value
+
+
+add_missing_names(Compiled, "a compiled circuit", GRADIENT_HABITS)

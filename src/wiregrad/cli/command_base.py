@@ -54,7 +54,7 @@ from wiregrad.errors import (
     suggest_name,
 )
 from wiregrad.files import MAX_FILE_BYTES, decode_circuit_file, read_file_bytes, replace_file
-from wiregrad.frontends.formula import parse_formula_with_notes
+from wiregrad.frontends.formula import NAMED_CONSTANTS, parse_formula_with_notes
 from wiregrad.ir import Node
 from wiregrad.ir.columns import normalize_name
 from wiregrad.ir.text_form import MAX_TEXT_BYTES, is_json
@@ -314,6 +314,7 @@ ParameterTypes = frozenset[Any]
 
 WHOLE_NUMBER = re.compile(r"[+-]?\d[\d_]*")
 _KNOWN_WORDS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "true": True, "false": False}
+_KNOWN_WORDS |= NAMED_CONSTANTS
 _MANY_DIGITS = re.compile(r"\d[\d_]{4300,}")
 """A whole number with more digits than Python reads."""
 _PARSE_ERRORS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError)
@@ -336,11 +337,11 @@ def split_pairs(texts: Iterable[str]) -> dict[str, str]:
     return values
 
 
-def unreadable_value_error(text: str) -> click.UsageError:
-    """Return the error for a value that cannot be read."""
+def unreadable_value_error(text: str, reason: str = "") -> click.UsageError:
+    """Return the error for a value that cannot be read, with a reason behind it."""
     if _MANY_DIGITS.search(text):
         return click.UsageError(f"a whole number has at most 4,300 digits; got {_shorten_text(text)!r}")
-    return click.UsageError(f"wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got {_shorten_text(text)!r}")
+    return click.UsageError(f"wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got {_shorten_text(text)!r}{reason}")
 
 
 def _shorten_text(text: str) -> str:
@@ -356,6 +357,8 @@ def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> Arg
 
     >>> read_value("a", "2"), read_value("n", "2", frozenset([int])), read_value("x", "[1, inf]")
     (2.0, 2, array([ 1., inf]))
+    >>> read_value("a", "2*pi")
+    6.283185307179586
     """
     try:
         if WHOLE_NUMBER.fullmatch(text) and kinds & {int, bool} and float not in kinds:
@@ -369,7 +372,29 @@ def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> Arg
             f"{pair!r} is too large: a number is below about 1.8e308, and infinity is written inf"
         ) from None
     except _PARSE_ERRORS:
-        raise unreadable_value_error(f"{name}={text}") from None
+        return _evaluate_formula(name, text)
+
+
+MAX_VALUE_LETTERS = 200
+"""Maximum length of a formula in the place of a number."""
+
+
+def _evaluate_formula(name: str, text: str) -> float:
+    """Return the number that a formula without inputs gives, such as `2*pi`."""
+    pair = f"{name}={text}"
+    if not text or len(text) > MAX_VALUE_LETTERS or any(mark in text for mark in "=;[\"'\n"):
+        raise unreadable_value_error(pair) from None
+    try:
+        formula = Circuit(parse_formula_with_notes(text)[0].columns)
+    except FormulaError as error:
+        raise unreadable_value_error(pair, f": {str(error).splitlines()[0]}") from None
+    if formula.inputs:
+        raise unreadable_value_error(pair, "; Euler's number is exp(1)" if text == "e" else "")
+    with np.errstate(all="ignore"):
+        number = float(formula())
+    if not math.isfinite(number):
+        raise click.UsageError(f"{pair!r} is {number}; a formula in place of a number must be finite")
+    return number
 
 
 def _parse_literal(text: str) -> ArgumentValue:

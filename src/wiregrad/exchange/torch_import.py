@@ -866,6 +866,8 @@ def import_function(
     function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], *, opaque: bool = False
 ) -> tuple[CircuitGraph, dict[str, Any]]:
     """Run a function or module of PyTorch once; return its circuit, and the values of its inputs."""
+    if not callable(function):
+        raise InputError(f"wg.from_torch takes a module or function, then its arguments; got {short_repr(function)}")
     try:
         seen = _watch_call(function, args, keywords, differentiate=True)
     except RuntimeError:

@@ -154,5 +154,8 @@ NAMES_IN_PYTORCH = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        hint = f"; {NAMES_IN_PYTORCH[name]}" if name in NAMES_IN_PYTORCH else suggest_name(name, __all__)
+        if name in NAMES_IN_PYTORCH:
+            hint = f"; {NAMES_IN_PYTORCH[name]}"
+        else:
+            hint = f"; write nn.scalar.{name}" if name in scalar.__all__ else suggest_name(name, __all__)
         raise AttributeError(f"wiregrad.nn has no {name!r}{hint}", name=name)

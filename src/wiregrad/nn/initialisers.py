@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,7 @@ GAINS = {
 
 Shape = tuple[int, ...]
 Generator = np.random.Generator
+P = ParamSpec("P")
 
 
 def calculate_gain(nonlinearity: str, slope: float = 0.01) -> float:
@@ -58,6 +61,19 @@ def normal(shape: Shape, rng: Generator, mean: float = 0.0, std: float = 1.0) ->
     """Return numbers of a normal distribution."""
     _check_generator(rng)
     return rng.normal(mean, std, shape)
+
+
+def needs_rng(init: Callable[P, None]) -> Callable[P, None]:
+    """Let a constructor that draws numbers say what to write if it is called without `rng=`."""
+
+    @functools.wraps(init)
+    def construct(*args: P.args, **kwargs: P.kwargs) -> None:
+        if "rng" not in kwargs:
+            layer = type(args[0]).__name__
+            raise InputError(f"{layer} draws its weights: write {layer}(..., rng=np.random.default_rng(0))")
+        init(*args, **kwargs)
+
+    return construct
 
 
 def _check_generator(rng: object) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 import wiregrad as wg
 from wiregrad.errors import DomainError, IndexingError, InputError, ShapeError, short_repr
-from wiregrad.nn.initialisers import Generator, count_fans, kaiming_uniform, normal, uniform
+from wiregrad.nn.initialisers import Generator, count_fans, kaiming_uniform, needs_rng, normal, uniform
 from wiregrad.nn.module import EmptyArray, Module
 
 
@@ -76,6 +76,7 @@ class Linear(Module):
     wiregrad.errors.ShapeError: Linear: the input has shape (4, 5); weight of shape (2, 3) needs 3 along its last axis
     """
 
+    @needs_rng
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, *, rng: Generator, dtype: DTypeLike = float
     ) -> None:
@@ -123,6 +124,7 @@ class Convolution(Module):
     rank: int
     convolve: Callable[..., Any]
 
+    @needs_rng
     def __init__(
         self,
         in_channels: int,
@@ -245,6 +247,7 @@ class Conv2d(Convolution):
 class TransposedConvolution(Convolution):
     """What transposed convolutions share: kernels (in, out / groups, ...) scaled by each number, and added up."""
 
+    @needs_rng
     def __init__(
         self,
         in_channels: int,
@@ -727,6 +730,7 @@ class Embedding(Module):
     wiregrad.errors.IndexingError: Embedding: numbers must be 0 to 3, the rows of weight of shape (4, 2); got 4 to 4
     """
 
+    @needs_rng
     def __init__(
         self,
         num_embeddings: int,

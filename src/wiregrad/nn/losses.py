@@ -57,6 +57,11 @@ def cross_entropy(
     logs = wg.log_softmax(scores, axis=-1)
     factors = _take_factors("cross_entropy", scores, weight)
     if target.dtype.kind == "f":
+        if target.shape == scores.shape[:-1]:
+            raise ShapeError(
+                f"cross_entropy: classes are whole numbers, and probabilities have the shape {scores.shape}; got "
+                f"{target.dtype} of shape {target.shape}: write target.astype(int)"
+            )
         chances = _put_classes_last(target)
         _check_same_shape("cross_entropy", scores, chances)
         right = wg.sum(logs * (chances * factors), axis=-1)

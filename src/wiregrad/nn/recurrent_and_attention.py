@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 import wiregrad as wg
 from wiregrad.errors import DomainError, InputError, ShapeError
-from wiregrad.nn.initialisers import Generator, uniform, xavier_uniform
+from wiregrad.nn.initialisers import Generator, needs_rng, uniform, xavier_uniform
 from wiregrad.nn.layers import (
     GELU,
     Dropout,
@@ -40,6 +40,7 @@ class Recurrent(Module):
     states: int = 1
     """How many vectors are carried from step to step."""
 
+    @needs_rng
     def __init__(
         self,
         input_size: int,
@@ -240,6 +241,7 @@ class MultiheadAttention(Module):
     ((3, 5, 4), (3, 5, 5))
     """
 
+    @needs_rng
     def __init__(
         self,
         embed_dim: int,
@@ -350,6 +352,7 @@ class TransformerBlock(Module):
     (3, 5, 4)
     """
 
+    @needs_rng
     def __init__(
         self,
         d_model: int,

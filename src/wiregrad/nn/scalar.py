@@ -16,12 +16,16 @@ from typing import Any
 import numpy as np
 
 import wiregrad as wg
+from wiregrad.nn.initialisers import needs_rng
 from wiregrad.nn.module import Module
+
+__all__ = ["MLP", "Layer", "Neuron"]
 
 
 class Neuron(Module):
     """A weighted sum and a bias, through tanh unless the neuron is linear."""
 
+    @needs_rng
     def __init__(self, inputs: int, *, rng: np.random.Generator, linear: bool = False) -> None:
         self.w = [wg.Value(float(rng.uniform(-1.0, 1.0))) for _ in range(inputs)]
         self.b = wg.Value(0.0)
@@ -36,6 +40,7 @@ class Neuron(Module):
 class Layer(Module):
     """Neurons that read the same numbers."""
 
+    @needs_rng
     def __init__(self, inputs: int, outputs: int, *, rng: np.random.Generator, linear: bool = False) -> None:
         self.neurons = [Neuron(inputs, rng=rng, linear=linear) for _ in range(outputs)]
 

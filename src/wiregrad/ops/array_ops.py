@@ -69,13 +69,16 @@ __all__ = [
     "Reduction",
     "axes_from_end",
     "axes_from_front",
+    "axis_from_end",
     "conjugate_flow",
+    "convert_axes",
     "define_helper",
     "definite_samples",
     "fold_with",
     "keep_shape",
     "normal_samples",
     "reduce_shape",
+    "require_axis",
     "undo_reduction",
     "write_numpy_call",
     "write_setting",
@@ -896,6 +899,40 @@ _ALL_AXES = [tuple(range(-ndim, 0)) for ndim in range(65)]
 """All axes counted from the end, by the number of axes; NumPy allows 64."""
 
 
+def require_axis(axis: Any) -> int:
+    """Return the number of an axis; most functions of NumPy refuse bools, and all refuse numbers that are not whole.
+
+    >>> require_axis(np.int64(1))
+    1
+    """
+    try:
+        if not isinstance(axis, bool | np.bool_):
+            return operator.index(axis)
+    except TypeError:
+        pass
+    raise TypeError(f"an axis is a whole number; got {axis!r}")
+
+
+def axis_from_end(axis: Any, ndim: int) -> int:
+    """Return an axis counted from the end.
+
+    >>> axis_from_end(0, 3), axis_from_end(-1, 3)
+    (-3, -1)
+    """
+    if type(axis) is int and -ndim <= axis < ndim:
+        return axis if axis < 0 else axis - ndim
+    return int(np.lib.array_utils.normalize_axis_index(require_axis(axis), ndim)) - ndim
+
+
+def convert_axes(axes: Any) -> Any:
+    """Return a list or array of axes as a tuple, for functions of NumPy that take one; anything else unchanged.
+
+    >>> convert_axes([0, 1]), convert_axes(0)
+    ((0, 1), 0)
+    """
+    return tuple(axes) if isinstance(axes, list | np.ndarray) and np.ndim(axes) else axes
+
+
 def axes_from_end(axes: Any, ndim: int) -> tuple[int, ...]:
     """Return axes (None for all, one, or several) counted from the end, in ascending order.
 
@@ -904,10 +941,11 @@ def axes_from_end(axes: Any, ndim: int) -> tuple[int, ...]:
     """
     if axes is None:
         return _ALL_AXES[ndim]
-    if type(axes) is int and -ndim <= axes < ndim:
-        return (axes if axes < 0 else axes - ndim,)
-    listed = (axes,) if np.ndim(axes) == 0 else tuple(axes)
-    normal = [int(np.lib.array_utils.normalize_axis_index(operator.index(axis), ndim)) - ndim for axis in listed]
+    if isinstance(axes, list):
+        raise TypeError(f"an axis is a whole number, and several axes are a tuple; write {tuple(axes)}, not {axes}")
+    if not isinstance(axes, tuple):
+        return (axis_from_end(axes, ndim),)
+    normal = [axis_from_end(axis, ndim) for axis in axes]
     if len(set(normal)) != len(normal):
         raise ValueError("duplicate value in 'axis'")
     return tuple(sorted(normal))

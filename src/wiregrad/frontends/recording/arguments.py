@@ -155,6 +155,8 @@ def as_literal(operand: Any, op: Op) -> Any:
     if isinstance(operand, list | tuple):
         return ensure_owned(as_array(operand, f"an operand of {op.name}"))
     hint = "; write np.asarray(x)" if hasattr(operand, "__array__") else ""
+    if isinstance(operand, Number):
+        hint = f"; write float({operand!r})"
     raise OperandError(
         f"{op.name} wants values, numbers or arrays; got {_describe_data(operand)}{hint}{format_user_line()}"
     )

@@ -53,6 +53,13 @@ _NEW_DATA = "a value does not change in place; write w.data = "
 
 VALUE_HINTS: dict[str, str] = {
     "_prev": "write v.inputs",
+    "children": "write v.inputs",
+    "parents": "write v.inputs",
+    "value": "write v.data",
+    "gradient": "write v.grad",
+    "explain": "write wg.explain(v)",
+    "blame": "write wg.run(y).blame()",
+    "plot": "write wg.run(y).to_svg()",
     "_children": "write v.inputs",
     "_op": "write v.op",
     "_backward": "a value's rule is that of its op; write v.op",
@@ -163,6 +170,16 @@ MODULE_HINTS: dict[str, str] = {
     "tree_util": "write wg.tree_map(f, x)",
     "device_put": _ON_CPU,
     "block_until_ready": "leave it out; results are computed at once",
+    **dict.fromkeys(
+        ("check", "gradcheck", "numerical_gradient", "finite_difference", "finite_differences"),
+        "write wg.check_grads(f, x)",
+    ),
+    "remat": "write wg.checkpoint(f)",
+    **dict.fromkeys(("cuda", "device"), _ON_CPU),
+    "seed": _RANDOM,
+    "special": "write from scipy import special",
+    "save": "write wg.trace(f, x).save or wg.save_arrays",
+    "show": "write wg.run(f, x).to_svg()",
     "draw_dot": "write wg.run(y).to_svg()",
     "plot": "write wg.run(y).to_svg()",
     "paths": "write wg.run(f, x).paths('x')",
@@ -714,10 +731,17 @@ def advise_on_number() -> str:
         if getattr(function, "__module__", None) == "math" and name in MATH_FUNCTIONS:
             return f"instead of `{text}` write `{_mend_math(name, call)}`"
         if function is float and len(call.args) == 1:
-            return f"instead of `{text}` write `{ast.unparse(call.args[0])}`"
+            return _advise_on_copy(text, call.args[0])
     if re.match(r"[rub]*[\"'].*%", text):
         return f'instead of `{text}` write an f-string, as in f"{{v:.3f}}"'
-    return "write np.sin(v), not math.sin(v)"
+    called = f"`{text}` reads plain numbers; " if call is not None else ""
+    return f"{called}write NumPy's function, such as np.sin(v) instead of math.sin(v)"
+
+
+def _advise_on_copy(text: str, argument: ast.expr) -> str:
+    """Return what to write instead of `float(v)`: in a formula the value itself, in a log its number."""
+    value = ast.unparse(argument)
+    return f"instead of `{text}` write `{value}`, which keeps the gradient, or `{_enclose(value)}.item()` for a log"
 
 
 def _mend_math(name: str, call: ast.Call) -> str:
@@ -725,6 +749,10 @@ def _mend_math(name: str, call: ast.Call) -> str:
     parts = [ast.unparse(part) for part in call.args]
     if name == "log" and len(parts) > 1:
         return f"np.log({parts[0]}) / np.log({parts[1]})"
+    if name == "hypot" and (len(parts) != 2 or parts[0].startswith("*")):
+        return f"np.linalg.norm(wg.array([{', '.join(parts)}]))"
+    if name == "dist":
+        return f"np.linalg.norm(np.subtract({', '.join(parts)}))"
     return f"{MATH_FUNCTIONS[name]}({', '.join(parts)})"
 
 
@@ -732,7 +760,8 @@ def _list_math_functions() -> dict[str, str]:
     """Return for each function of `math` the function that takes values."""
     same = {name: f"np.{name}" for name in vars(math) if isinstance(getattr(np, name, None), np.ufunc)}
     special = {"lgamma": "gammaln", "gamma": "gamma", "erf": "erf", "erfc": "erfc"}
-    return same | {name: f"scipy.special.{other}" for name, other in special.items()} | {"pow": "np.power"}
+    others = {"pow": "np.power", "fsum": "np.sum", "sumprod": "np.dot", "dist": "np.linalg.norm"}
+    return same | {name: f"scipy.special.{other}" for name, other in special.items()} | others
 
 
 MATH_FUNCTIONS = _list_math_functions()
@@ -817,7 +846,7 @@ def advise_on_conversion() -> str:
     call = _parse_call(text)
     function: Any = None if frame is None or call is None else _resolve_name(frame, call.func)
     if call is not None and len(call.args) == 1 and isinstance(function, type) and issubclass(function, np.floating):
-        return f"instead of `{text}` write `{ast.unparse(call.args[0])}`"
+        return _advise_on_copy(text, call.args[0])
     if call is not None and _is_random(function):
         return _advise_on_random(function.__name__, call)
     match = re.fullmatch(r"(?P<module>\w+)\.(?P<name>array|asarray|asanyarray)(?P<arguments>\(.*\))", text)

@@ -19,6 +19,7 @@ import numpy as np
 
 from wiregrad.errors import EscapeError, format_user_line
 from wiregrad.ir import TABLE
+from wiregrad.ops.array_ops import axis_from_end
 from wiregrad.ops.functions.registry import (
     CONVERSION,
     FilledMemory,
@@ -719,7 +720,7 @@ def linspace(
     y = count * (step if steps > 0 else delta) + start
     if endpoint and num > 1:
         y = where(count == num - 1, stop, y)
-    y = moveaxis(y, 0, axis) if axis else y
+    y = moveaxis(y, 0, axis) if axis != 0 else y
     y = y if dtype is None else _as_dtype(y, np.dtype(dtype))
     return (y, step) if retstep else y
 
@@ -833,12 +834,13 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
 )
 def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
     """A function of rows, applied to each row along an axis."""
-    x = moveaxis(lift(arr), axis, -1)
+    along = axis_from_end(axis, ndim_of(lift(arr)))
+    x = moveaxis(lift(arr), along, -1)
     outer = shape_of(x)[:-1]
     rows = [lift(func1d(getitem(x, index), *args, **kwargs)) for index in np.ndindex(outer)]
     inner = shape_of(rows[0])
     y = reshape_to(stack(rows), outer + inner)
-    first = axis if axis >= 0 else axis + len(outer) + 1
+    first = along + len(outer) + 1
     return moveaxis(y, range(len(outer), len(outer) + len(inner)), range(first, first + len(inner))) if inner else y
 
 

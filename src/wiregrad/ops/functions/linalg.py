@@ -16,7 +16,7 @@ import numpy as np
 
 from wiregrad.dtypes import USUAL_DTYPES
 from wiregrad.ir import TABLE
-from wiregrad.ops.array_ops import conjugate_flow, definite_samples, normal_samples
+from wiregrad.ops.array_ops import axis_from_end, conjugate_flow, definite_samples, normal_samples
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_SCIPY,
@@ -53,7 +53,7 @@ def _reorder_axes(x: Any, order: Sequence[int]) -> Any:
 def _move_axis(x: Any, axis: int, to: int) -> Any:
     """Return x with one axis moved to another position."""
     ndim = ndim_of(x)
-    axis, to = (int(np.lib.array_utils.normalize_axis_index(k, ndim)) for k in (axis, to))
+    axis, to = (axis_from_end(k, ndim) + ndim for k in (axis, to))
     order = [k for k in range(ndim) if k != axis]
     return _reorder_axes(x, [*order[:to], axis, *order[to:]])
 
@@ -319,7 +319,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 def _list_axes(axes: Any, ndim: int) -> list[int]:
     """Return one axis or several as a list in the same order, counted from the front."""
     listed = list(axes) if np.ndim(axes) else [axes]
-    return [int(np.lib.array_utils.normalize_axis_index(operator.index(axis), ndim)) for axis in listed]
+    return [axis_from_end(axis, ndim) + ndim for axis in listed]
 
 
 @register_function(

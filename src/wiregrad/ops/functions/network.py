@@ -14,7 +14,7 @@ import numpy as np
 
 from wiregrad.ir import TABLE
 from wiregrad.ops.array_ops import conjugate_flow
-from wiregrad.ops.functions.registry import FUNCTIONS, lift, register_function
+from wiregrad.ops.functions.registry import FUNCTIONS, dtype_of, lift, register_function
 from wiregrad.ops.gradient_flow import shape_of
 
 AxisLengths = tuple[int, ...]
@@ -574,6 +574,8 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
 )
 def embedding(input: Any, weight: Any) -> Any:
     """Return the rows of a table (numbers, width) that whole numbers name."""
+    if dtype_of(lift(input)).kind not in "iu":
+        raise IndexError(f"embedding(input, weight) takes whole numbers first; got {dtype_of(lift(input))}")
     return FUNCTIONS["getitem"].run(lift(weight), lift(input))
 
 

@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Op
-from wiregrad.ops.array_ops import axes_from_end
+from wiregrad.ops.array_ops import axes_from_end, axis_from_end, convert_axes, require_axis
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
     N,
     SampleMaker,
-    axis_from_end,
     dtype_of,
     lift,
     ndim_of,
@@ -59,8 +58,7 @@ def reduce_along(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
     """Reduce x along axes in NumPy's form with the op of a name."""
     x = lift(x)
     ndim = ndim_of(x)
-    axis = tuple(axis) if isinstance(axis, list) else number_axis(axis, ndim)
-    return _bind_reduction(name, axis, ndim, bool(keepdims))(x)
+    return _bind_reduction(name, axes_from_end(number_axis(axis, ndim), ndim), bool(keepdims))(x)
 
 
 def number_axis(axis: Any, ndim: int) -> Any:
@@ -69,7 +67,9 @@ def number_axis(axis: Any, ndim: int) -> Any:
     >>> number_axis(0, 0), number_axis(0, 2)
     (None, 0)
     """
-    return axis if ndim or axis not in (0, -1) else None
+    if ndim or axis is None or isinstance(axis, tuple | list):
+        return axis
+    return None if require_axis(axis) in (0, -1) else axis
 
 
 def keep_where(x: Any, where: Any, instead: Any) -> Any:
@@ -97,8 +97,8 @@ def _count_where(x: Any, where: Any, axis: Any, keepdims: bool, dtype: Any) -> A
 
 
 @lru_cache(maxsize=1024)
-def _bind_reduction(name: str, axis: Any, ndim: int, keepdims: bool) -> Op:
-    return TABLE[name].bind({"axes": axes_from_end(axis, ndim), "keepdims": keepdims})
+def _bind_reduction(name: str, axes: tuple[int, ...], keepdims: bool) -> Op:
+    return TABLE[name].bind({"axes": axes, "keepdims": keepdims})
 
 
 FLOAT32_ARRAY = np.arange(1.0, 4.0, dtype=np.float32)
@@ -562,7 +562,7 @@ def median(a: Any, axis: Any = None, *, overwrite_input: bool = False, keepdims:
     """Middle element, or mean of the two in the middle."""
     a = lift(a)
     shape = shape_of(a)
-    axes = axes_from_end(axis, len(shape))
+    axes = axes_from_end(convert_axes(axis), len(shape))
     row = merge_axes(a, axes)
     ordered = sort(row)
     length = shape_of(row)[-1]
@@ -622,7 +622,7 @@ def interpolate_between(a: Any, b: Any, share: Any) -> Any:
 def _compute_quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, weak: bool) -> Any:
     a = lift(a)
     shape = shape_of(a)
-    axes = axes_from_end(axis, len(shape))
+    axes = axes_from_end(convert_axes(axis), len(shape))
     row = merge_axes(a, axes)
     ordered = sort(row)
     rest = tuple(n for k, n in enumerate(shape) if k - len(shape) not in axes)
@@ -806,6 +806,7 @@ def _fit_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
     """Weighted mean along axes, or of everything."""
     a = lift(a)
+    axis = convert_axes(axis)
     if weights is None:
         y = mean(a, axis, keepdims=keepdims)
         scale = np.full((), count_along(a, axes_from_end(axis, ndim_of(a))), dtype_of(y))
@@ -1212,6 +1213,8 @@ def _gradient_along(f: Any, steps: Any, axis: int, order: int) -> Any:
 )
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Slopes between neighbours, central inside and one-sided at the edges; one array for each axis."""
+    if callable(f) and not is_wire(f):
+        raise TypeError(f"gradient takes the elements of an array; for the derivative of {f!r} write wg.grad(f)")
     f = lift(f)
     shape = shape_of(f)
     axes = tuple(range(len(shape))) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, len(shape))

@@ -1,7 +1,7 @@
 """The registry of functions made of ops, the helpers that all of them use, and the functions that are refused.
 
 `register_function` adds a function under its own name and for NumPy functions. The helpers read arguments (`lift`,
-`dtype_of`, `axis_from_end`) and list calls at which a function is checked (`sample_calls`).
+`dtype_of`, `ndim_of`) and list calls at which a function is checked (`sample_calls`).
 
 Which ops a function such as `einsum` or `diagonal` applies depends on the shapes of its operands alone, and finding
 them takes longer than applying them to small arrays. So it has a plan: the function is run once on wires that have
@@ -248,11 +248,6 @@ def detach_array(x: Any) -> Any:
     return np.asarray(x.data if is_wire(x) else x)
 
 
-def axis_from_end(axis: Any, ndim: int) -> int:
-    """Return an axis counted from the end."""
-    return int(np.lib.array_utils.normalize_axis_index(axis, ndim)) - ndim
-
-
 def replace_length(shape: tuple[int, ...], axis: int, *lengths: int) -> tuple[int, ...]:
     """Return a shape with one axis, counted from the end, replaced by axes of other lengths.
 
@@ -348,8 +343,11 @@ def plan_by_shape(function: Function) -> Function:
     """
 
     @lru_cache(maxsize=1024, typed=True)
-    def make_plan(shape: tuple[int, ...], args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...]) -> OpPlan:
-        return OpPlan(lambda x: function(x, *args, **dict(kwargs)), (shape,))
+    def make_plan(shape: tuple[int, ...], names: tuple[str, ...], *settings: Any) -> OpPlan:
+        # The settings are arguments of their own: a cache tells 1, 1.0 and True apart as arguments, not in tuples.
+        count = len(settings) - len(names)
+        named = dict(zip(names, settings[count:], strict=True))
+        return OpPlan(lambda x: function(x, *settings[:count], **named), (shape,))
 
     @wraps(function)
     def run_plan(x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -360,14 +358,14 @@ def plan_by_shape(function: Function) -> Function:
         for setting in (*args, *kwargs.values()) if kwargs else args:
             if type(setting) not in PLAIN_SETTINGS and not _is_plain_tuple(setting):
                 return function(x, *args, **kwargs)
-        return make_plan(shape, args, tuple(kwargs.items())).run((x,))
+        return make_plan(shape, tuple(kwargs), *args, *kwargs.values()).run((x,))
 
     return cast(Function, run_plan)
 
 
 def _is_plain_tuple(setting: Any) -> bool:
-    """Return whether a setting is a tuple of numbers and words."""
-    return type(setting) is tuple and PLAIN_SETTINGS.issuperset(map(type, setting))
+    """Return whether a setting is a tuple of whole numbers, such as axes and shapes."""
+    return type(setting) is tuple and {int}.issuperset(map(type, setting))
 
 
 class N(tuple[int, ...]):

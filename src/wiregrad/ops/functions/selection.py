@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE
+from wiregrad.ops.array_ops import axis_from_end
 from wiregrad.ops.functions.reduce import all_, argsort, cumprod, cumsum, diff, sort
 from wiregrad.ops.functions.registry import (
     N,
-    axis_from_end,
     detach_array,
     dtype_of,
     lift,

@@ -22,11 +22,10 @@ import numpy as np
 from wiregrad.errors import MutationError, format_user_line
 from wiregrad.ir import TABLE, Op
 from wiregrad.lazy import NamedTuple
-from wiregrad.ops.array_ops import axes_from_end
+from wiregrad.ops.array_ops import axes_from_end, axis_from_end, convert_axes
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     N,
-    axis_from_end,
     detach_array,
     dtype_of,
     lift,
@@ -987,7 +986,7 @@ def flip(x: Any, axis: Any = None) -> Any:
     """The elements in reverse order along axes."""
     x = lift(x)
     ndim = ndim_of(x)
-    axes = axes_from_end(axis, ndim)
+    axes = axes_from_end(convert_axes(axis), ndim)
     return pick_elements(x, *(slice(None, None, -1) if k - ndim in axes else slice(None) for k in range(ndim)))
 
 
@@ -1046,7 +1045,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     ndim = ndim_of(x)
     if type(shift) is int and type(axis) is int:
         return _roll_axis(x, shift, axis_from_end(axis, ndim))
-    axes = [axis_from_end(operator.index(k), ndim) for k in np.atleast_1d(axis)]
+    axes = [axis_from_end(k, ndim) for k in np.atleast_1d(axis)]
     pairs = np.broadcast(shift, axes if np.ndim(axis) else axes[0])
     if pairs.ndim > 1:
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")

@@ -14,12 +14,11 @@ import numpy as np
 
 from wiregrad.errors import NoRuleError, format_user_line
 from wiregrad.ir import TABLE
-from wiregrad.ops.array_ops import conjugate_flow
+from wiregrad.ops.array_ops import axis_from_end, conjugate_flow
 from wiregrad.ops.fourier_records import OTHER_NORMS, resize_axis
 from wiregrad.ops.functions.registry import (
     N,
     SampleMaker,
-    axis_from_end,
     detach_array,
     dtype_of,
     lift,
@@ -130,7 +129,7 @@ def _list_lengths(x: Any, s: Any, axes: Any) -> list[tuple[int, int]]:
     ndim = ndim_of(x)
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
-    chosen = [axis_from_end(operator.index(axis), ndim) for axis in axes]
+    chosen = [axis_from_end(axis, ndim) for axis in axes]
     lengths = [-1] * len(chosen) if s is None else [-1 if n is None else operator.index(n) for n in s]
     if len(lengths) != len(chosen):
         raise ValueError("Shape and axes have different lengths.")
@@ -221,7 +220,7 @@ def ifftshift(x: Any, axes: Any = None) -> Any:
 def _shift_halves(x: Any, axes: Any, sign: int) -> Any:
     ndim = ndim_of(x)
     chosen = range(ndim) if axes is None else np.atleast_1d(axes)
-    places = tuple(axis_from_end(operator.index(axis), ndim) for axis in chosen)
+    places = tuple(axis_from_end(axis, ndim) for axis in chosen)
     return roll(x, tuple(sign * (shape_of(x)[axis] // 2) for axis in places), places)
 
 
@@ -492,7 +491,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     if not ndim:
         return a * b
     listed = range(-ndim, 0) if axes is None else np.atleast_1d(axes)
-    chosen = [axis_from_end(operator.index(axis), ndim) for axis in listed]
+    chosen = [axis_from_end(axis, ndim) for axis in listed]
     if mode == "valid":
         a, b, _ = _larger_first(a, b, chosen)
     full = _multiply_spectra(a, b, chosen)
@@ -902,7 +901,7 @@ def gaussian_filter(
     """Blur an image with a bell curve along every axis."""
     x = _read_image(input, "gaussian_filter", output)
     ndim = ndim_of(x)
-    chosen = [*range(ndim)] if axes is None else [axis_from_end(operator.index(k), ndim) for k in np.atleast_1d(axes)]
+    chosen = [*range(ndim)] if axes is None else [axis_from_end(k, ndim) for k in np.atleast_1d(axes)]
     count = len(chosen)
     settings = zip(
         chosen, _repeat(sigma, count), _repeat(order, count), _repeat(mode, count), _repeat(radius, count), strict=True
@@ -966,7 +965,7 @@ def uniform_filter(
     """The mean of every window of an image."""
     x = _read_image(input, "uniform_filter", output)
     ndim = ndim_of(x)
-    chosen = [*range(ndim)] if axes is None else [axis_from_end(operator.index(k), ndim) for k in np.atleast_1d(axes)]
+    chosen = [*range(ndim)] if axes is None else [axis_from_end(k, ndim) for k in np.atleast_1d(axes)]
     settings = (_repeat(each, len(chosen)) for each in (size, mode, origin))
     for axis, length, border, shift in zip(chosen, *settings, strict=True):
         x = uniform_filter1d(x, length, axis, None, border, cval, shift)

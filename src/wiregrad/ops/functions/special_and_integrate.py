@@ -25,7 +25,7 @@ import numpy as np
 
 from wiregrad.errors import NoRuleError, format_user_line
 from wiregrad.ir import TABLE
-from wiregrad.ops.array_ops import axes_from_end
+from wiregrad.ops.array_ops import axes_from_end, axis_from_end
 from wiregrad.ops.elementwise_records import (
     absolute,
     arctanh,
@@ -51,7 +51,6 @@ from wiregrad.ops.functions.reduce import cumsum, max_, reduce_along, sum_, trap
 from wiregrad.ops.functions.registry import (
     N,
     SampleMaker,
-    axis_from_end,
     detach_array,
     dtype_of,
     find_plain_function,

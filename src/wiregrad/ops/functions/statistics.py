@@ -22,7 +22,7 @@ import numpy as np
 
 from wiregrad.errors import NoRuleError, format_user_line
 from wiregrad.ir import TABLE
-from wiregrad.ops.array_ops import axes_from_end
+from wiregrad.ops.array_ops import axes_from_end, convert_axes
 from wiregrad.ops.elementwise_records import (
     absolute,
     arctan2,
@@ -178,7 +178,7 @@ def nanmedian(a: Any, axis: Any = None, *, overwrite_input: bool = False, keepdi
     """Middle element of those that are not NaN, or mean of the two in the middle."""
     a = lift(a)
     shape = shape_of(a)
-    axes = axes_from_end(axis, len(shape))
+    axes = axes_from_end(convert_axes(axis), len(shape))
     row = merge_axes(a, axes)
     if not shape_of(row)[-1]:
         y = mean(row, -1, keepdims=True)
@@ -193,7 +193,7 @@ def nanmedian(a: Any, axis: Any = None, *, overwrite_input: bool = False, keepdi
 def _compute_nanquantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, weak: bool) -> Any:
     a = lift(a)
     shape = shape_of(a)
-    axes = axes_from_end(axis, len(shape))
+    axes = axes_from_end(convert_axes(axis), len(shape))
     row = merge_axes(a, axes)
     ordered = sort(row)
     count = _count_in_rows(row)
