@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad import name_hints
 from wiregrad.api import CIRCUIT_NAMES, RUN_NAMES
-from wiregrad.errors import OperandError, UnknownAttributeError
+from wiregrad.errors import MissingName, OperandError, UnknownAttributeError
 
 
 def square(x: Any) -> Any:
@@ -28,9 +27,9 @@ OWNERS: dict[str, Any] = {
 }
 
 
-def list_missing_names(owner: Any) -> dict[str, name_hints.MissingName]:
+def list_missing_names(owner: Any) -> dict[str, MissingName]:
     names = {name: thing for base in reversed(type(owner).__mro__) for name, thing in vars(base).items()}
-    return {name: thing for name, thing in names.items() if isinstance(thing, name_hints.MissingName)}
+    return {name: thing for name, thing in names.items() if isinstance(thing, MissingName)}
 
 
 MISSING = [(owner, name) for owner, thing in OWNERS.items() for name in sorted(list_missing_names(thing))]

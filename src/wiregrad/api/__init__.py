@@ -17,11 +17,20 @@ from wiregrad.backends import RunRecord as BareRun
 from wiregrad.backends import interpreter
 from wiregrad.backends.interpreter import RUN_MAKERS, evaluate_function
 from wiregrad.dtypes import count_with_noun, to_python_number
-from wiregrad.errors import InputError, OperandError, short_repr
+from wiregrad.errors import (
+    CIRCUIT_HABITS,
+    NODE_HABITS,
+    RUN_HABITS,
+    InputError,
+    OperandError,
+    add_missing_names,
+    lead_to,
+    list_public_names,
+    short_repr,
+)
 from wiregrad.frontends import parse_formula
 from wiregrad.ir.circuit import CIRCUIT_MAKERS
 from wiregrad.lazy import load_module_lazily
-from wiregrad.name_hints import CIRCUIT_HABITS, NODE_HABITS, RUN_HABITS, add_missing_names, lead_to, list_public_names
 
 if TYPE_CHECKING:
     from typing import TypedDict, TypeVar, Unpack

@@ -53,7 +53,16 @@ from wiregrad.backends.replay_engines import (
     make_replay,
 )
 from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun, format_brief_number
-from wiregrad.errors import GradientError, InterpreterWarning, OperandError, ShapeError, short_repr
+from wiregrad.errors import (
+    COMPILED_FUNCTION_HABITS,
+    GradientError,
+    InterpreterWarning,
+    OperandError,
+    ShapeError,
+    add_missing_names,
+    lead_to,
+    short_repr,
+)
 from wiregrad.frontends.recording.arguments import LEAF, ContainerTree, flatten, match_leaves, unflatten
 from wiregrad.frontends.recording.session import (
     Argnames,
@@ -88,7 +97,6 @@ from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
 from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention, join_first_names
 from wiregrad.lazy import NamedTuple, load_module_lazily, pause_collection
-from wiregrad.name_hints import COMPILED_FUNCTION_HABITS, add_missing_names, lead_to
 
 if TYPE_CHECKING:
     from wiregrad.exchange import framework_export

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from wiregrad import draw
 from wiregrad.api import CIRCUIT_NAMES, RUN_NAMES, Circuit, Run
 from wiregrad.backends import interpreter
-from wiregrad.errors import OperandError, UnknownAttributeError, short_repr, suggest_name
+from wiregrad.errors import (
+    OperandError,
+    UnknownAttributeError,
+    describe_submodule_name,
+    lead_to,
+    short_repr,
+    suggest_name,
+)
 from wiregrad.frontends.recording.arguments import register_container, tree_map
 from wiregrad.frontends.recording.hints import describe_module_name
 from wiregrad.frontends.recording.record import convention, group, no_grad, places
@@ -30,7 +37,6 @@ from wiregrad.frontends.transforms.derivatives import (
 from wiregrad.frontends.transforms.vmap_and_checkpoint import checkpoint, vmap
 from wiregrad.ir import TABLE, CircuitGraph, Op, Pattern
 from wiregrad.lazy import load_module_lazily, load_names_lazily
-from wiregrad.name_hints import describe_submodule_name, lead_to
 from wiregrad.ops import elementwise_records
 from wiregrad.ops.functions import FUNCTIONS
 

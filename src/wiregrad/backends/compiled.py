@@ -24,6 +24,7 @@ from wiregrad.backends.native.tiers import NativeProgram, build_program
 from wiregrad.codegen import check_assumption
 from wiregrad.dtypes import WireType, count_with_noun, to_python_number
 from wiregrad.errors import (
+    GRADIENT_HABITS,
     BranchError,
     DomainError,
     InputError,
@@ -32,11 +33,11 @@ from wiregrad.errors import (
     OperandError,
     ShapeError,
     WiregradError,
+    add_missing_names,
     short_repr,
 )
 from wiregrad.ir import CircuitGraph, certificates, join_first_names, verify
 from wiregrad.lazy import NamedTuple, load_module_lazily
-from wiregrad.name_hints import GRADIENT_HABITS, add_missing_names
 from wiregrad.passes import backward_circuit, jacobian_circuit, prune, simplify, simplify_finite
 
 if TYPE_CHECKING:
