@@ -73,7 +73,7 @@ from wiregrad.frontends.recording.hints import (
     rename_torch_keywords,
 )
 from wiregrad.frontends.recording.record import are_discrete, record_op
-from wiregrad.frontends.recording.tape import RECORDER
+from wiregrad.frontends.recording.tape import RECORDER, STATE
 from wiregrad.frontends.recording.user_code import is_in_place
 from wiregrad.frontends.recording.value import (
     Value,
@@ -170,11 +170,13 @@ def _run_or_concrete(
     entry: RegisteredFunction, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Run a function made of ops; without a rule, fall back to NumPy itself if no gradient would be lost."""
+    escapes = STATE.escape_count
     try:
         return run_composite(entry.run, entry.name, args, kwargs)
     except (NoRuleError, EscapeError):
         if not are_discrete(flatten((args, kwargs))[0]):
             raise
+    STATE.escape_count = escapes
     return run_without_rule(function, args, kwargs)
 
 
@@ -599,11 +601,13 @@ def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..
     """Return a method of values that calls a function made of ops, with NumPy as the fallback."""
 
     def method(self: Value, *args: object, **kwargs: object) -> Any:
+        escapes = STATE.escape_count
         try:
             return _finish_method(self, name, run_composite(function, name, (self, *args), kwargs))
         except (NoRuleError, EscapeError):
             if not are_discrete(flatten((self, args, kwargs))[0]):
                 raise
+        STATE.escape_count = escapes
         return run_without_rule(_call_method, (name, self, *args), kwargs)
 
     return describe_method(method, name, function)

@@ -60,13 +60,14 @@ from wiregrad.frontends.recording.value import (
     as_python_number,
     is_python_number,
     number_class,
+    refuse_caught_escapes,
     settle_gradient,
     view_node,
     wrap_node,
     zero_like,
 )
 from wiregrad.ir import INPUT, TABLE, Op, Place, Row
-from wiregrad.lazy import load_module_lazily
+from wiregrad.lazy import NamedTuple, load_module_lazily
 from wiregrad.ops.functions.registry import FilledMemory
 from wiregrad.ops.gradient_flow import add_flows, is_nan, is_nonfinite, match_dtype
 from wiregrad.passes import pull_row, sweep_backward, sweep_forward
@@ -480,16 +481,31 @@ def release_results(container: object, session: RecordingSession) -> Any:
     return unflatten(tree, [release_result(leaf, session) for leaf in leaves])
 
 
-def settle_results(result: Any, filled_before: int) -> Any:
+class CallStart(NamedTuple):
+    """What was counted before a function was called."""
+
+    filled: int
+    """The arrays that stand for wires."""
+    escapes: int
+    """The conversions of values that were refused."""
+
+
+def note_call_start() -> CallStart:
+    """Return what `settle_results` compares with after a call."""
+    return CallStart(FilledMemory.count, STATE.escape_count)
+
+
+def settle_results(result: Any, start: CallStart) -> Any:
     """Return a result with arrays that were filled as what they stand for now, while the recording can still grow.
 
-    Raises if an array was filled in this call and a result is NaN without any gradient: then the memory of that array,
-    which is NaN, was read as raw bytes.
+    Raises if the function has caught the error of a conversion. Raises if an array was filled in this call and a
+    result is NaN without any gradient: then the memory of that array, which is NaN, was read as raw bytes.
     """
+    refuse_caught_escapes(start.escapes)
     if isinstance(result, Scalar) or type(result) is Value:
         return result
     leaves, tree = flatten(result)
-    if FilledMemory.count > filled_before and any(map(_is_plain_nan, leaves)):
+    if FilledMemory.count > start.filled and any(map(_is_plain_nan, leaves)):
         raise EscapeError(
             "a result is NaN and depends on no argument, because the memory of an array that was filled with recorded "
             "values was read (np.frombuffer, memoryview, ctypes); use the array itself"
@@ -521,7 +537,7 @@ class LiftedCall:
         self._gradient_trees: list[ContainerTree] = []
         self.counts: list[int] = []
         before = STATE.running_state()
-        filled_before = FilledMemory.count
+        start = note_call_start()
         entered = False
         try:
             RUNNING[get_ident()] = True
@@ -532,7 +548,7 @@ class LiftedCall:
                 result = f(*[chosen[k] for k in range(len(args))], **{name: chosen[name] for name in kwargs})
             else:
                 result = f(*chosen)
-            self.result = settle_results(result, filled_before)
+            self.result = settle_results(result, start)
         except FOREIGN_ERRORS as error:
             hidden = find_hidden_error(error)
             if hidden is not None:

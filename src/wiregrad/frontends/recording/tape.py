@@ -900,6 +900,10 @@ class RecordingState(threading.local):
         self.block: RecordingBlock | None = None
         """The innermost `RecordingBlock`."""
         self._latest: weakref.ref[Tape] | None = None
+        self.escape_count = 0
+        """How often a conversion that would lose a gradient was refused."""
+        self.escape_message = ""
+        """What the last of these errors says."""
 
     @property
     def tape(self) -> Tape | None:

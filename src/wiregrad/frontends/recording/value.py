@@ -335,7 +335,7 @@ class Value(ValueMethods, ForeignNames):
             if dtype is None or np.dtype(dtype).kind == "O":
                 return spread_elements(self)
             advice = advise_on_store() or advise_on_conversion()
-            raise EscapeError(f"{_ESCAPE_MESSAGE.format('an array')}; {advice}{format_user_line()}")
+            raise make_escape_error("an array", f"; {advice}")
 
         def __dlpack__(self, **options: Any) -> Any:
             return self._share_memory().__dlpack__(**options)
@@ -348,7 +348,7 @@ class Value(ValueMethods, ForeignNames):
     def _share_memory(self) -> Any:
         """Return a copy of the array of a constant, for another library; raise for a value with a gradient."""
         if not is_constant(self):
-            raise EscapeError(f"{_ESCAPE_MESSAGE.format('an array of another library')}{format_user_line()}")
+            raise make_escape_error("an array of another library")
         _note_escape(self, self._data)
         return np.array(self._data)
 
@@ -358,7 +358,7 @@ class Value(ValueMethods, ForeignNames):
             return float(self._data)
         refuse_in_scipy()
         advice = advise_on_store() or advise_on_number()
-        raise EscapeError(f"{_ESCAPE_MESSAGE.format('a float')}; {advice}{format_user_line()}")
+        raise make_escape_error("a float", f"; {advice}", like_numpy=self.size != 1)
 
     def __int__(self) -> int:
         return _as_whole_number(self, "trunc")
@@ -377,11 +377,11 @@ class Value(ValueMethods, ForeignNames):
             _note_escape(self, self._data)
             return complex(self._data)
         refuse_in_scipy()
-        raise EscapeError(_ESCAPE_MESSAGE.format("a complex number") + format_user_line())
+        raise make_escape_error("a complex number", like_numpy=self.size != 1)
 
     def __index__(self) -> int:
         if np.asarray(self._data).dtype.kind not in "iub":
-            raise EscapeError(_ESCAPE_MESSAGE.format("an index") + format_user_line())
+            raise make_escape_error("an index", like_numpy=True)
         _note_escape(self, self._data)
         return int(self._data)
 
@@ -484,7 +484,7 @@ class Value(ValueMethods, ForeignNames):
 
     def __reduce__(self) -> Any:
         if self._tape is not None:
-            raise EscapeError(_ESCAPE_MESSAGE.format("bytes") + format_user_line())
+            raise make_escape_error("bytes")
         return Value, (self._data, self.name)
 
 
@@ -703,6 +703,27 @@ _ESCAPE_MESSAGE = (
     "a recorded value cannot become {}: its gradient would be silently lost; "
     "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
 )
+
+
+def make_escape_error(target: str, advice: str = "", *, like_numpy: bool = False) -> EscapeError:
+    """Return the error for a conversion that would lose a gradient; a transform notices if its function catches it.
+
+    With `like_numpy`, plain numbers raise a TypeError there too, so that catching it changes nothing.
+    """
+    message = f"{_ESCAPE_MESSAGE.format(target)}{advice}{format_user_line()}"
+    if not like_numpy:
+        STATE.escape_count += 1
+        STATE.escape_message = message
+    return EscapeError(message)
+
+
+def refuse_caught_escapes(count_before: int) -> None:
+    """Raise if a function has caught the error of a conversion that plain numbers do not raise."""
+    if STATE.escape_count > count_before:
+        raise EscapeError(
+            "the function caught an error that plain numbers do not raise, so it may have taken another branch than "
+            f"without gradients: {STATE.escape_message}"
+        )
 
 
 def refuse_in_scipy() -> None:
@@ -938,7 +959,7 @@ def _lookup_key(value: Value) -> Any:
 def _as_whole_number(value: Value, rounding: str) -> int:
     """Round a constant to a whole number; only the rounded number is certified, since only that steers Python."""
     if not is_constant(value):
-        raise EscapeError(_ESCAPE_MESSAGE.format("an int") + format_user_line())
+        raise make_escape_error("an int", like_numpy=value.size != 1)
     tape = value._tape
     if tape is not None and tape.guard is not None and value._data.dtype.kind == "f":
         rounded = TABLE[rounding](value)

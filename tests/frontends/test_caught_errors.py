@@ -1,0 +1,119 @@
+"""A function that catches the error of a lost gradient may take another branch than it takes with plain numbers."""
+
+from __future__ import annotations
+
+import copy
+import math
+import operator
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.errors import EscapeError
+
+TRANSFORMS: dict[str, Callable[..., Any]] = {
+    "grad": lambda f, x: wg.grad(f)(x),
+    "value_and_grad": lambda f, x: wg.value_and_grad(f)(x),
+    "grad of grad": lambda f, x: wg.grad(wg.grad(f))(x),
+    "jvp": lambda f, x: wg.jvp(f, (x,), (1.0,)),
+    "vjp": wg.vjp,
+    "jacobian": lambda f, x: wg.jacobian(f)(x),
+    "hessian": lambda f, x: wg.hessian(f)(x),
+    "vmap": lambda f, x: wg.vmap(f)(np.array([x, x])),
+    "trace": wg.trace,
+    "compiled gradient": lambda f, x: wg.compile(f).value_and_grad(x),
+    "compiled in a transform": lambda f, x: wg.grad(wg.compile(f))(x),
+}
+
+
+def float_or_zero(x: Any) -> Any:
+    try:
+        return x * float(x)
+    except TypeError:
+        return 0.0 * x
+
+
+def whole_or_same(x: Any) -> Any:
+    with suppress(TypeError):
+        return x * math.floor(x)
+    return x
+
+
+def rounded_or_same(x: Any) -> Any:
+    with suppress(Exception):
+        return x * int(x)
+    return x
+
+
+def math_or_numpy(x: Any) -> Any:
+    try:
+        return math.sin(x)
+    except TypeError:
+        return np.sin(x)
+
+
+def complex_or_same(x: Any) -> Any:
+    with suppress(TypeError):
+        return complex(x).real * x
+    return x
+
+
+CATCHING = [float_or_zero, whole_or_same, rounded_or_same, math_or_numpy, complex_or_same]
+
+
+@pytest.mark.parametrize("f", CATCHING, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_caught_conversion_is_refused(f: Callable[[Any], Any], name: str) -> None:
+    with pytest.raises(EscapeError, match="caught an error that plain numbers do not raise"):
+        TRANSFORMS[name](f, 2.5)
+
+
+def test_the_error_names_the_conversion_and_its_line() -> None:
+    with pytest.raises(EscapeError, match=r"cannot become a float(.|\n)*recorded at .*test_caught_errors\.py:\d+"):
+        wg.grad(float_or_zero)(2.5)
+
+
+def whole_index(x: Any) -> Any:
+    try:
+        return x * operator.index(x)
+    except TypeError:
+        return x * x
+
+
+def float_of_three(x: Any) -> Any:
+    y = np.stack([x, x, x])
+    try:
+        return float(y) * x
+    except TypeError:
+        return np.sum(y) * x
+
+
+def complex_of_three(x: Any) -> Any:
+    with suppress(TypeError):
+        return complex(np.stack([x, x, x])).real
+    return x * x
+
+
+@pytest.mark.parametrize("f", [whole_index, float_of_three, complex_of_three], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", ["value_and_grad", "compiled gradient"])
+def test_what_plain_numbers_refuse_too_may_be_caught(f: Callable[[Any], Any], name: str) -> None:
+    value, gradient = TRANSFORMS[name](f, 2.5)
+    step = 1e-6
+
+    assert value == f(np.float64(2.5))
+    assert gradient == pytest.approx((f(2.5 + step) - f(2.5 - step)) / (2 * step), rel=1e-6)
+
+
+def test_a_caught_error_does_not_spoil_later_calls() -> None:
+    with pytest.raises(EscapeError):
+        wg.grad(float_or_zero)(2.5)
+
+    assert wg.grad(lambda x: x * x)(2.5) == 5.0
+
+
+def test_copies_of_recorded_values_are_not_conversions() -> None:
+    assert wg.grad(lambda x: copy.copy(x) * x)(2.5) == 5.0
