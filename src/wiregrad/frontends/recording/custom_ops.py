@@ -691,11 +691,13 @@ class RecordedContext:
     def _run_again(self) -> None:
         """Run forward on the recorded arguments; while tracing, this also certifies the numbers that it reads."""
         again = FunctionContext(self.run.ctx.needs_input_grad)
+        refused = STATE.refused_conversions
         try:
             self.call.forward(again, self.xs)
         except Exception:
             # Forward works on plain numbers only. Reading a traced value's data certifies it: attributes of ctx are
             # valid at this point only.
+            STATE.refused_conversions = refused
             for x in self.xs:
                 _ = x.data if isinstance(x, Value) else x
         else:
@@ -736,12 +738,14 @@ class RecordedContext:
             return True
         guard = ReplayGuard()
         tape = Tape(TapeKind.APART, guard)
+        refused = STATE.refused_conversions
         with STATE.record_on(tape), np.errstate(all="ignore"):
             try:
                 self.call.forward(
                     FunctionContext(self.run.ctx.needs_input_grad), [add_input(tape, data_of(x)) for x in self.xs]
                 )
             except Exception:
+                STATE.refused_conversions = refused
                 return True
         if guard.leak is not None or guard.refusal is not None:
             return True

@@ -170,13 +170,13 @@ def _run_or_concrete(
     entry: RegisteredFunction, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Run a function made of ops; without a rule, fall back to NumPy itself if no gradient would be lost."""
-    escapes = STATE.escape_count
+    refused = STATE.refused_conversions
     try:
         return run_composite(entry.run, entry.name, args, kwargs)
     except (NoRuleError, EscapeError):
         if not are_discrete(flatten((args, kwargs))[0]):
             raise
-    STATE.escape_count = escapes
+    STATE.refused_conversions = refused
     return run_without_rule(function, args, kwargs)
 
 
@@ -601,13 +601,13 @@ def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..
     """Return a method of values that calls a function made of ops, with NumPy as the fallback."""
 
     def method(self: Value, *args: object, **kwargs: object) -> Any:
-        escapes = STATE.escape_count
+        refused = STATE.refused_conversions
         try:
             return _finish_method(self, name, run_composite(function, name, (self, *args), kwargs))
         except (NoRuleError, EscapeError):
             if not are_discrete(flatten((self, args, kwargs))[0]):
                 raise
-        STATE.escape_count = escapes
+        STATE.refused_conversions = refused
         return run_without_rule(_call_method, (name, self, *args), kwargs)
 
     return describe_method(method, name, function)

@@ -212,13 +212,13 @@ def _join_list(argument: Any) -> Any:
 def convert_iterable(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call `np.fromiter`; values among the items give a value."""
     items = list(args[0])
-    escapes = STATE.escape_count
+    refused = STATE.refused_conversions
     try:
         return original(items, *args[1:], **kwargs)
     except (ValueError, EscapeError):
         if not find_recorded(items):
             raise
-    STATE.escape_count = escapes
+    STATE.refused_conversions = refused
     dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
     return copy_filled(FUNCTIONS["array"].run(items, dtype))
 
@@ -655,7 +655,7 @@ class TaughtFunction:
 
     def _call_back(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function as it was; if a function among its arguments uses a value from outside, call the entry."""
-        escapes = STATE.escape_count
+        refused = STATE.refused_conversions
         try:
             return self.original(*args, **kwargs)
         except (EscapeError, NoRuleError):
@@ -664,7 +664,7 @@ class TaughtFunction:
             # SciPy's C code may report the error of a function that it calls as a SystemError, or as its own.
             if not isinstance(error.__cause__, EscapeError | NoRuleError) and MINPACK_MESSAGE not in str(error):
                 raise
-        STATE.escape_count = escapes
+        STATE.refused_conversions = refused
         return self.apply_entry(args, kwargs)
 
     def apply_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -710,7 +710,7 @@ def apply_entry(
     listed = tuple(map(join_list, args))
     if not entry.numpy:
         refuse_unusual_dtypes(name, (*listed, *joined.values()))
-    escapes = STATE.escape_count
+    refused = STATE.refused_conversions
     try:
         result = run_composite(entry.run, name, listed, joined)
     except (NoRuleError, EscapeError):
@@ -720,7 +720,7 @@ def apply_entry(
         result = run_without_rule(original, args, kwargs)
         if result is NotImplemented:
             raise
-        STATE.escape_count = escapes
+        STATE.refused_conversions = refused
     return tuple(map(as_numpy_number, result)) if type(result) is tuple else as_numpy_number(result)
 
 

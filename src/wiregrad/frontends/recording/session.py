@@ -486,13 +486,13 @@ class CallStart(NamedTuple):
 
     filled: int
     """The arrays that stand for wires."""
-    escapes: int
+    refused: int
     """The conversions of values that were refused."""
 
 
 def note_call_start() -> CallStart:
     """Return what `settle_results` compares with after a call."""
-    return CallStart(FilledMemory.count, STATE.escape_count)
+    return CallStart(FilledMemory.count, STATE.refused_conversions)
 
 
 def settle_results(result: Any, start: CallStart) -> Any:
@@ -501,7 +501,7 @@ def settle_results(result: Any, start: CallStart) -> Any:
     Raises if the function has caught the error of a conversion. Raises if an array was filled in this call and a
     result is NaN without any gradient: then the memory of that array, which is NaN, was read as raw bytes.
     """
-    refuse_caught_escapes(start.escapes)
+    refuse_caught_escapes(start.refused)
     if isinstance(result, Scalar) or type(result) is Value:
         return result
     leaves, tree = flatten(result)

@@ -900,9 +900,9 @@ class RecordingState(threading.local):
         self.block: RecordingBlock | None = None
         """The innermost `RecordingBlock`."""
         self._latest: weakref.ref[Tape] | None = None
-        self.escape_count = 0
+        self.refused_conversions = 0
         """How often a conversion that would lose a gradient was refused."""
-        self.escape_message = ""
+        self.last_refusal = ""
         """What the last of these errors says."""
 
     @property

@@ -177,7 +177,7 @@ def run_traced(
         lifted_args, lifted_kwargs = unflatten(shape, [lift_leaf(leaf) for leaf in leaves])
         tape.notes.tracker = CallTracker(_read_group_blocks) if named else None
         before = _begin_rows(tape, None if replayed else id(own_block))
-        escapes = STATE.escape_count
+        refused = STATE.refused_conversions
         sites = tape.notes.recorded_sites
         if sites is not None and max_rows is not None:
             sites.columns.limit_rows(max_rows, lambda: None if has_small_arrays(tape) else LongTraceError)
@@ -187,7 +187,7 @@ def run_traced(
             if sites is not None and sites.columns.is_over_limit():
                 # The function has caught the error.
                 raise LongTraceError
-            refuse_caught_escapes(escapes)
+            refuse_caught_escapes(refused)
             results, tree = flatten(result)
             names = _names_of_locals(tape)
             holders = _find_holders(tape, f, result)

@@ -712,17 +712,17 @@ def make_escape_error(target: str, advice: str = "", *, like_numpy: bool = False
     """
     message = f"{_ESCAPE_MESSAGE.format(target)}{advice}{format_user_line()}"
     if not like_numpy:
-        STATE.escape_count += 1
-        STATE.escape_message = message
+        STATE.refused_conversions += 1
+        STATE.last_refusal = message
     return EscapeError(message)
 
 
 def refuse_caught_escapes(count_before: int) -> None:
     """Raise if a function has caught the error of a conversion that plain numbers do not raise."""
-    if STATE.escape_count > count_before:
+    if STATE.refused_conversions > count_before:
         raise EscapeError(
             "the function caught an error that plain numbers do not raise, so it may have taken another branch than "
-            f"without gradients: {STATE.escape_message}"
+            f"without gradients: {STATE.last_refusal}"
         )
 
 

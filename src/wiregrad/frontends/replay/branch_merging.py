@@ -553,12 +553,12 @@ def _make_arms(one: Any, two: Any) -> tuple[Callable[[], Any], Callable[[], Any]
 
 
 def _note_guard(guard: ReplayGuard) -> tuple[Any, ...]:
-    return len(guard.certificates), len(guard.escapes), guard.refusal, guard.leak
+    return len(guard.certificates), len(guard.escapes), guard.refusal, guard.leak, STATE.refused_conversions
 
 
 def _restore_guard(guard: ReplayGuard, before: tuple[Any, ...]) -> None:
     """Forget what arms that are not part of the recording noted."""
-    certificates, escapes, guard.refusal, guard.leak = before
+    certificates, escapes, guard.refusal, guard.leak, STATE.refused_conversions = before
     del guard.certificates[certificates:]
     del guard.escapes[escapes:]
 

@@ -669,12 +669,12 @@ class CompiledMethod:
         """Try a number of steps one after another as native code; None if that cannot be done for this f."""
         most = self._problem.settings.max_step or np.inf
         assert self._block is not None
-        escapes = STATE.escape_count
+        refused = STATE.refused_conversions
         try:
             with np.errstate(all="ignore"):
                 rows = self._block(start, span, most, tuple(first), system.args)
         except EscapeError:
-            STATE.escape_count = escapes
+            STATE.refused_conversions = refused
             setattr(self._block, HAS_BLOCKS, False)
             return None
         if not hasattr(self._block, HAS_BLOCKS):
