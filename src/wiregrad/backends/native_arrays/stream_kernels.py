@@ -530,7 +530,7 @@ class _TileWriter:
         w = self.w
         numbers = ("a_down", "a_along", "b_down", "c_down", "rows", *_Tile._fields[1:])
         heads = ["ptr %a", "ptr %b", "ptr %c", "ptr %panel", *(f"i64 %{each}" for each in numbers)]
-        w.begin_function(f"internal void @{name}({', '.join(heads)})")
+        w.begin_function(f"internal void @{name}({', '.join(heads)})", spills_vectors=True)
         a, b, c, panel = (w.name_value(f"%{each}", "ptr", 1) for each in ("a", "b", "c", "panel"))
         a_down, a_along, b_down, c_down, rows, depth, columns, adds = (
             w.name_value(f"%{each}", "i64", 1) for each in numbers
