@@ -72,10 +72,12 @@ from wiregrad.backends.native_arrays.lowering import (
     WORKSPACE,
     GroupStore,
     InterpreterCall,
+    LapackCall,
     LoopAxes,
     LoopGroup,
     LoweredCircuit,
     MatrixProduct,
+    OpCall,
     RepeatedSteps,
     RoundOperand,
     Storage,
@@ -88,6 +90,7 @@ from wiregrad.backends.native_arrays.lowering import (
     turn_matrix,
 )
 from wiregrad.backends.native_arrays.stream_kernels import (
+    LAPACK_FAILURES,
     MAX_BATCH_AXES,
     NO_TRANSPOSE,
     PANEL_BYTES,
@@ -95,6 +98,7 @@ from wiregrad.backends.native_arrays.stream_kernels import (
     TILE_BYTES,
     TRANSPOSE,
     compile_fixed_kernels,
+    compile_lapack,
     compile_matrix_product,
     compile_scalar_call,
     compile_tiled_product,
@@ -102,6 +106,8 @@ from wiregrad.backends.native_arrays.stream_kernels import (
     load_loop_function,
     load_run_function,
     load_run_shared_function,
+    may_raise,
+    read_lapack_settings,
     single_blas_thread,
 )
 from wiregrad.dtypes import BOOL, FLOAT, WireType
@@ -232,6 +238,8 @@ class StreamProgram:
         """Whether BLAS multiplies matrices."""
         self._lone_stream: NDArray[np.int64] | None = None
         """The instructions for one thread, where there are others for several."""
+        self._status_offset = 0
+        """Where in the workspace an instruction leaves the number of an error; 0 if none does that."""
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         self._arguments = [(kind.shape, kind.dtype) for kind in inputs]
         self._results = [(_make_pool(kind), kind.shape, kind.dtype) for kind in results]
@@ -321,16 +329,30 @@ class StreamProgram:
             self._run_parts(workspace, inputs, results)
         if self._fence:
             self._check_fences(workspace.memory, results if out is None else ())
+        failure = self._take_failure(workspace) if self._status_offset else 0
         if len(self._idle) < MAX_IDLE_WORKSPACES:
             self._idle.append(workspace)
         for pool, result in self._recycled(results) if out is None else ():
             pool.keep_array(result)
+        if failure:
+            raise np.linalg.LinAlgError(LAPACK_FAILURES[failure])
         return [result if result.ndim else result[()] for result in results]
+
+    def _take_failure(self, workspace: Workspace) -> int:
+        """Return the number of the error that an instruction has left in a workspace, and forget it; 0 if none has."""
+        status = ctypes.c_int64.from_address(workspace.base + self._status_offset)
+        failure = status.value
+        status.value = 0
+        return failure
+
+    def _needs_python(self) -> bool:
+        """Return whether Python runs parts of the stream, or looks for errors after it."""
+        has_calls = len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts)
+        return has_calls or bool(self._status_offset)
 
     def bind_memory(self) -> BoundStream | None:
         """Return the stream on memory of its own, to be run by other native code; None if Python runs parts of it."""
-        needs_python = len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts)
-        if needs_python or (self.is_shared and not self._multiplies):
+        if self._needs_python() or (self.is_shared and not self._multiplies):
             return None
         inputs = [np.zeros(shape, dtype) for shape, dtype in self._arguments]
         results = [np.zeros(shape, dtype) for _, shape, dtype in self._results]
@@ -359,7 +381,7 @@ class StreamProgram:
         `NotNativeError` for programs that only Python can run: the interpreter computes an op, an argument or result
         without axes has another dtype, or several threads run it; with `alone`, one thread runs such programs too.
         """
-        if self._fence or len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts):
+        if self._fence or self._needs_python():
             raise NotNativeError("the interpreter computes a part of this program")
         if self.is_shared and not alone:
             raise NotNativeError("this program runs in several threads")
@@ -597,9 +619,11 @@ class ArrayProgram(StreamProgram):
         offset = _round_up(8 * self._table_size) + self._fence
         self._repeated = [step for step in self._steps if isinstance(step, RepeatedSteps)]
         self._plan_memory(offset)
+        inner = [step for repeated in self._repeated for step in repeated.body.steps]
+        if any(isinstance(step, LapackCall) and may_raise(step.op) for step in (*self._steps, *inner)):
+            self._place_status()
         self._scratch_start = self._workspace_bytes
         """Where the partial sums of loops in pieces, or the panels of products in tiles, begin in the workspace."""
-        inner = [step for repeated in self._repeated for step in repeated.body.steps]
         products = [step for step in (*self._steps, *inner) if isinstance(step, MatrixProduct)]
         self._multiplies = bool(products)
         self._panels = self._place_panels(products)
@@ -642,6 +666,14 @@ class ArrayProgram(StreamProgram):
         cut = cut_loop(loop, group)
         self._place_scratch(cut.partial_sums)
         return cut
+
+    def _place_status(self) -> None:
+        """Give the number of an error its place behind all arrays."""
+        status = Storage(1, np.dtype(np.int64), offset=_round_up(self._workspace_bytes) + self._fence)
+        self._status_offset = status.offset
+        self._workspace_bytes = _round_up(status.offset + status.nbytes) + self._fence
+        self._blocks.append(status)
+        self._data.append((status.offset, np.zeros(1, np.int64)))
 
     def _place_panels(self, products: Sequence[MatrixProduct]) -> tuple[Storage, ...]:
         """Return the panels of products in tiles, behind all arrays: one for each piece of a product."""
@@ -770,6 +802,8 @@ class ArrayProgram(StreamProgram):
                     yield [self._product_words(piece) for piece in pieces]
             case TableMove():
                 yield [self._table_words(step)]
+            case LapackCall():
+                yield [self._lapack_words(step)]
             case InterpreterCall():
                 if self._is_instruction(step):
                     yield [self._scan_words(step)]
@@ -810,6 +844,19 @@ class ArrayProgram(StreamProgram):
             if start <= number < start + len(code.arrays.rows):
                 words.append(array.strides[0] * array.dtype.itemsize)
         return [*words, *self._operand_words(step.target)]
+
+    def _lapack_words(self, step: LapackCall) -> list[int]:
+        """Return kernel, status, settings, sizes, and for each matrix its operand and its strides."""
+        kernel = compile_lapack(step.op.name, step.target.dtype.char)
+        *stack, rows, _ = step.sources[0].shape
+        sizes = [prod(stack), rows, step.sources[-1].shape[-1]]
+        words = [kernel, self._status_offset, *read_lapack_settings(step.op), *sizes]
+        for array in step.list_arrays():
+            strides = [stride * array.dtype.itemsize for stride in array.strides]
+            along_stack = strides.pop(0) if stack else 0
+            # The result for a matrix may be a vector or a number.
+            words += [*self._operand_words(array), along_stack, *(*strides, 0, 0)[:2]]
+        return words
 
     def _operand_words(self, array: StridedArray) -> list[int]:
         """Return the two words of an operand: where its base address stands, and its offset in bytes."""
@@ -1349,7 +1396,7 @@ def _storages_of(step: StreamStep) -> list[Storage]:
             return [step.a.storage, step.b.storage, step.target.storage]
         case TableMove():
             return [step.source.storage, step.table.storage, step.target.storage]
-        case InterpreterCall():
+        case OpCall():
             return [array.storage for array in step.list_arrays()]
         case RepeatedSteps():
             return step.list_storages()
