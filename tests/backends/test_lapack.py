@@ -270,6 +270,29 @@ def test_several_threads_have_their_own_errors() -> None:
     assert found == {0: {wanted}, 1: {"Singular matrix"}, 2: {wanted}, 3: {"Singular matrix"}}
 
 
+def test_programs_of_several_threads_call_lapack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(array_program, "MIN_SHARED_WORK", 1)
+    monkeypatch.setenv("WIREGRAD_THREADS", "2")
+
+    def compute(a: Any, b: Any) -> Any:
+        x = np.tanh(a @ a) * np.exp(b[:, :1])
+        y = np.linalg.solve(x[:5, :5] + 9.0 * np.eye(5), x[:5, :7])
+        return np.sum(x @ x.T) + np.sum(y * y) + np.linalg.slogdet(x[5:9, 5:9] + 9.0 * np.eye(4))[1]
+
+    a, b = np.random.default_rng(0).normal(size=(300, 300)) / 20.0, np.ones((300, 300))
+    circuit = wg.trace(compute, a, b)
+    program = GradientProgram(circuit)
+    wanted = interpreter.run_circuit(circuit, [a, b], check=False)
+
+    assert isinstance(program.program, ArrayProgram)
+    assert program.program.is_shared
+    for _ in range(3):
+        value, grads, _ = program.run([a, b])
+
+        assert value == pytest.approx(wanted.output, rel=1e-13)
+        np.testing.assert_allclose(grads[0], wanted.gradient(0), rtol=1e-10, atol=1e-11)
+
+
 @pytest.mark.parametrize(
     ("shapes", "is_native"),
     [
