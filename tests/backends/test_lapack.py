@@ -251,6 +251,32 @@ def test_a_compiled_circuit_raises_the_error_of_numpy() -> None:
     assert fast(a, b) == pytest.approx(np.linalg.solve(a, b).sum(), rel=1e-14)
 
 
+def test_the_builtin_of_a_program_leaves_errors_to_python() -> None:
+    a, b = draw_matrices("solve", (), 3, 2, np.float64)
+    replay = ArrayProgram(wg.trace(np.linalg.solve, a, b)).make_replay()
+
+    for _ in range(2):
+        np.testing.assert_array_equal(replay(a, b)[0], np.linalg.solve(a, b))
+        assert replay(np.ones((3, 3)), b) == 0
+
+
+def test_calls_on_small_matrices_are_answered_by_a_builtin() -> None:
+    """Python, which reads small arrays as numbers first, would take ten times as long."""
+    fast = wg.compile(lambda a: np.sum(np.linalg.inv(a)))
+    a = draw_matrices("inv", (), 3, 1, np.float64)[0]
+    for _ in range(6):
+        fast(a)
+        fast.value_and_grad(a)
+
+    assert {gradient for gradient, _ in fast._cache.array_calls} == {True, False}
+    assert fast(a) == pytest.approx(np.linalg.inv(a).sum(), rel=1e-14)
+    np.testing.assert_allclose(fast.value_and_grad(a)[1], wg.grad(lambda a: np.sum(np.linalg.inv(a)))(a), rtol=1e-13)
+    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+        fast(np.zeros((3, 3)))
+    with pytest.raises(SingularError, match="Singular matrix"):
+        fast.value_and_grad(np.zeros((3, 3)))
+
+
 def test_several_threads_have_their_own_errors() -> None:
     a, b = draw_matrices("solve", (), 3, 2, np.float64)
     fast = wg.trace(lambda a, b: np.sum(np.linalg.solve(a, b)), a, b).compile()

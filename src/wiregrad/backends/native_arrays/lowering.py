@@ -75,6 +75,7 @@ WORKSPACE = "workspace"
 ARGUMENT = "argument"
 RESULT = "result"
 CONSTANT_DATA = "constant"
+STATUS = "status"
 ROUND_DATA = "round"
 
 
@@ -86,7 +87,7 @@ class Storage:
     """The number of elements."""
     dtype: np.dtype[Any]
     role: str = WORKSPACE
-    """Whose memory it is: WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA, or ROUND_DATA (see `RepeatedSteps`)."""
+    """Whose memory it is: WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA, STATUS, or ROUND_DATA (see `RepeatedSteps`)."""
     number: int = 0
     """The index among the arguments, results, constants, or operands of a round."""
     offset: int = 0

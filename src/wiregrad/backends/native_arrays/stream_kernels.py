@@ -535,9 +535,10 @@ class LapackWriter:
     """Writes the kernel that has LAPACK compute an op on a row of matrices, one after the other.
 
     LAPACK works in double precision and overwrites what it is given, in memory of the kernel, column by column, as
-    NumPy has it do. Where it fails, the result is NaN, and if that is an error, its number is left in the workspace.
-    The words are where that is, the two settings, the number of matrices, their rows, the columns of the last operand,
-    and for each operand and the result where it is, and its strides along the row of matrices, down and along.
+    NumPy has it do. Where it fails, the result is NaN, and if that is an error, its number is left where an entry of
+    the table says. The words are this entry, the two settings, the number of matrices, their rows, the columns of the
+    last operand, and for each operand and the result where it is, and its strides along the row of matrices, down and
+    along.
     """
 
     def __init__(self, op_name: str, char: str) -> None:
@@ -555,7 +556,7 @@ class LapackWriter:
             allocate_variable(w) for _ in range(5)
         )
         self.total = w.emit_value("ptr", "alloca double", 1)
-        self._status = w.point_to("i8", w.name_value("%w", "ptr", 1), words.take_word())
+        self._status = w.load("ptr", w.point_to("i8", w.name_value("%w", "ptr", 1), words.take_word()), 1)
         self._is_strict, self.triangle = (words.take_word() for _ in range(2))
         self.count, self.rows, self.columns = (words.take_word() for _ in range(3))
         self._words = words
