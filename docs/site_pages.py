@@ -146,7 +146,7 @@ def document_methods(name: str, cls: type) -> Iterator[str]:
     rows = [
         f"| `{key}{read_signature(member, short=True)}` | {first_sentence(member)} |"
         for key, member in members.items()
-        if inspect.getdoc(member) and not hasattr(Exception, key)
+        if inspect.getdoc(member) and not hasattr(Exception, key) and not isinstance(member, errors.MissingName)
     ]
     if rows:
         yield "\n".join([f"| of a {name} | what it does |", "| --- | --- |", *rows])
