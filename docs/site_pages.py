@@ -9,6 +9,7 @@ the repository.
 from __future__ import annotations
 
 import ast
+import html
 import inspect
 import re
 import subprocess
@@ -57,6 +58,8 @@ ROOT_PAGES = ["CONTRIBUTING", "SECURITY", "CHANGELOG"]
 """Pages beside this folder that the site has too."""
 MAX_SIGNATURE = 80
 """Longest signature, in characters, that is written on one line."""
+LONG_CELL = 60
+"""Shortest text, in characters, of a cell that must not become a narrow column."""
 EXAMPLES = ["expression", "neuron", "fan-out", "softmax", "mlp", "nan"]
 """Examples of the explorer that the playground has."""
 
@@ -300,10 +303,41 @@ def join_blocks(*blocks: str) -> str:
 
 def adapt_page(app: Any, page: str, source: list[str]) -> None:
     """Let links to pages and programs beside this folder lead to their pages here; end blocks without an empty line."""
-    source[0] = re.sub(r"^(```\w+\n.*?)\n\n```$", r"\1\n```", source[0], flags=re.MULTILINE | re.DOTALL)
+    source[0] = source[0].replace("<BLANKLINE>\n", "\n")
+    source[0] = re.sub(r"^(```\w+\n.*?)\n\n+```$", r"\1\n```", source[0], flags=re.MULTILINE | re.DOTALL)
     source[0] = re.sub(r"\]\(\.\./((?:\.\./)*)examples/(?:gallery/)?(\w+)\.py\)", r"](\1programs/\2.md)", source[0])
     for name in ROOT_PAGES:
         source[0] = re.sub(rf"\]\(\.\./((?:\.\./)*){name}\.md", rf"](\1project/{name.lower()}.md", source[0])
+
+
+def mark_long_parts(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Mark sentences that programs print, and long cells and names of tables, so that the stylesheet can wrap them."""
+    body = context.get("body", "")
+    body = re.sub(r'<span class="go">([^<\n]*)</span>', lambda match: mark_printed_line(match[1], "go"), body)
+    body = re.sub(
+        r'(?<=<div class="highlight-text notranslate"><div class="highlight"><pre><span></span>)[^<]*',
+        lambda match: "\n".join(mark_printed_line(line) for line in match[0].split("\n")),
+        body,
+    )
+    context["body"] = re.sub(r"<td(?: class=\"([^\"]*)\")?>(<p>.*?</p>)\n?</td>", mark_cell, body, flags=re.DOTALL)
+
+
+def mark_printed_line(line: str, role: str = "") -> str:
+    """Return a printed line, in HTML, with the class `sentence` where it is one and not part of a table or drawing."""
+    text = html.unescape(line)
+    is_sentence = len(re.findall(r"[a-zA-Z]{2,}", text)) >= 4 and not re.search(r"\S  |[─-╿]", text)
+    classes = " ".join(name for name in [role, "sentence" if is_sentence else ""] if name)
+    return f'<span class="{classes}">{line}</span>' if classes else line
+
+
+def mark_cell(cell: re.Match[str]) -> str:
+    """Return a cell of a table with the class `long` where its text is long, and with places to break long names."""
+    text = html.unescape(re.sub(r"<[^>]*>", "", cell[2]))
+    classes = " ".join(name for name in [cell[1] or "", "long" if len(text) > LONG_CELL else ""] if name)
+    content = re.sub(
+        r'(?<=<span class="pre">)[\w.]{28,}(?=</span>)', lambda name: re.sub(r"(?<=[._])", "<wbr>", name[0]), cell[2]
+    )
+    return f'<td class="{classes}">{content}</td>' if classes else f"<td>{content}</td>"
 
 
 class LightCode(Style):
@@ -350,4 +384,5 @@ def setup(app: Any) -> dict[str, bool]:
     """Connect this module to Sphinx."""
     app.connect("builder-inited", prepare_site)
     app.connect("source-read", adapt_page)
+    app.connect("html-page-context", mark_long_parts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
