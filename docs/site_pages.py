@@ -323,11 +323,17 @@ def mark_long_parts(app: Any, page: str, template: str, context: dict[str, Any],
 
 
 def mark_printed_line(line: str, role: str = "") -> str:
-    """Return a printed line, in HTML, with the class `sentence` where it is one and not part of a table or drawing."""
+    """Return a printed line, in HTML, with the class `sentence` where it is one and not part of a table or drawing.
+
+    Where a sentence follows a name and spaces, it goes on below itself.
+    """
     text = html.unescape(line)
-    is_sentence = len(re.findall(r"[a-zA-Z]{2,}", text)) >= 4 and not re.search(r"\S  |[─-╿]", text)
-    classes = " ".join(name for name in [role, "sentence" if is_sentence else ""] if name)
-    return f'<span class="{classes}">{line}</span>' if classes else line
+    name = re.match(r"\S+(?: \S+)*   +(?=\S)", text)
+    sentence = text[name.end() :] if name else text
+    is_sentence = len(re.findall(r"[a-zA-Z]{2,}", sentence)) >= 4 and not re.search(r"\S  |[─-╿]", sentence)
+    classes = " ".join(part for part in [role, "sentence" if is_sentence else ""] if part)
+    hang = f' style="--hang: {name.end()}ch"' if name and is_sentence else ""
+    return f'<span class="{classes}"{hang}>{line}</span>' if classes else line
 
 
 def mark_cell(cell: re.Match[str]) -> str:
