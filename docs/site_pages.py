@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import html
 import inspect
+import itertools
 import re
 import subprocess
 import sys
@@ -58,7 +59,9 @@ ROOT_PAGES = ["CONTRIBUTING", "SECURITY", "CHANGELOG"]
 """Pages beside this folder that the site has too."""
 MAX_SIGNATURE = 80
 """Longest signature, in characters, that is written on one line."""
-LONG_CELL = 60
+CELL = re.compile(r'<td(?: class="([^"]*)")?>(.*?)</td>', re.DOTALL)
+"""A cell of a table in HTML: its classes, and what is in it."""
+LONG_CELL = 45
 """Shortest text, in characters, of a cell that must not become a narrow column."""
 EXAMPLES = ["expression", "neuron", "fan-out", "softmax", "mlp", "nan"]
 """Examples of the explorer that the playground has."""
@@ -319,7 +322,7 @@ def mark_long_parts(app: Any, page: str, template: str, context: dict[str, Any],
         lambda match: "\n".join(mark_printed_line(line) for line in match[0].split("\n")),
         body,
     )
-    context["body"] = re.sub(r"<td(?: class=\"([^\"]*)\")?>(<p>.*?</p>)\n?</td>", mark_cell, body, flags=re.DOTALL)
+    context["body"] = re.sub(r"<table .*?</table>", mark_table, body, flags=re.DOTALL)
 
 
 def mark_printed_line(line: str, role: str = "") -> str:
@@ -336,14 +339,36 @@ def mark_printed_line(line: str, role: str = "") -> str:
     return f'<span class="{classes}"{hang}>{line}</span>' if classes else line
 
 
-def mark_cell(cell: re.Match[str]) -> str:
-    """Return a cell of a table with the class `long` where its text is long, and with places to break long names."""
-    text = html.unescape(re.sub(r"<[^>]*>", "", cell[2]))
-    classes = " ".join(name for name in [cell[1] or "", "long" if len(text) > LONG_CELL else ""] if name)
-    content = re.sub(
-        r'(?<=<span class="pre">)[\w.]{28,}(?=</span>)', lambda name: re.sub(r"(?<=[._])", "<wbr>", name[0]), cell[2]
+def mark_table(table: re.Match[str]) -> str:
+    """Return a table with its long cells marked, and as `cards`, with labels, where it is too wide for a phone."""
+    heads = [read_text(head) for head in re.findall(r"<th\b.*?</th>", table[0], re.DOTALL)]
+    rows = [CELL.findall(row) for row in re.findall(r"<tr\b.*?</tr>", table[0], re.DOTALL)]
+    long_columns = {k for row in rows for k, (_, content) in enumerate(row) if len(read_text(content)) > LONG_CELL}
+    is_cards = bool(long_columns) and len(heads) > 2
+    labels = {k: head for k, head in enumerate(heads) if is_cards and k > 0 and k not in long_columns}
+
+    def mark_row(row: re.Match[str]) -> str:
+        columns = itertools.count()
+        return CELL.sub(lambda cell: mark_cell(*cell.groups(), labels.get(next(columns), "")), row[0])
+
+    text = re.sub(r"<tr\b.*?</tr>", mark_row, table[0], flags=re.DOTALL)
+    return text.replace('<table class="', '<table class="cards ', 1) if is_cards else text
+
+
+def mark_cell(classes: str | None, content: str, label: str) -> str:
+    """Return a cell of a table, marked where its text is long, with its label and places to break long names."""
+    names = " ".join(part for part in [classes, "long" if len(read_text(content)) > LONG_CELL else ""] if part)
+    attributes = {"class": names, "data-label": html.escape(label if read_text(content) else "")}
+    written = "".join(f' {name}="{value}"' for name, value in attributes.items() if value)
+    breakable = re.sub(
+        r'(?<=<span class="pre">)[\w.]{28,}(?=</span>)', lambda name: re.sub(r"(?<=[._])", "<wbr>", name[0]), content
     )
-    return f'<td class="{classes}">{content}</td>' if classes else f"<td>{content}</td>"
+    return f"<td{written}>{breakable}</td>"
+
+
+def read_text(markup: str) -> str:
+    """Return the text of a piece of HTML."""
+    return html.unescape(re.sub(r"<[^>]*>", "", markup)).strip()
 
 
 class LightCode(Style):

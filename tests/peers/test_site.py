@@ -119,12 +119,14 @@ def test_drawings_and_tables_that_programs_print_do_not_wrap(site: Path) -> None
     assert [line for line in sentences if re.search("[─-╿]", line)] == []
 
 
-def test_long_cells_of_tables_are_marked(site: Path) -> None:
-    cells = re.findall(r'<td(?: class="([^"]*)")?><p>(.*?)</p>', read_page(site / "functions.html"))
-    marked = [WORD.sub("", text) for classes, text in cells if "long" in classes.split()]
+def test_wide_tables_with_sentences_become_cards_on_a_phone(site: Path) -> None:
+    tables = re.findall(r'<table class="cards .*?</table>', read_page(site / "functions.html"), re.DOTALL)
+    cells = re.findall(r"<td([^>]*)>(.*?)</td>", tables[0], re.DOTALL)
+    described = {WORD.sub("", text).strip(): attributes for attributes, text in cells}
 
-    assert "Sum along axes, or of everything, of the parts of an axis that begin at indices." in marked
-    assert "Whether no element is 0." not in marked
+    assert "long" in described["Sum along axes, or of everything, of the parts of an axis that begin at indices."]
+    assert "long" not in described["Whether no element is 0."]
+    assert 'data-label="gradient"' in described["plain"]
 
 
 def test_blocks_show_no_marks_of_doctest(site: Path) -> None:
