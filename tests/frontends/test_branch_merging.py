@@ -160,6 +160,14 @@ def unpacks_pairs(a: Any, b: Any) -> Any:
     return c * 2.0 - d
 
 
+def updates_by_choices(a: Any, b: Any) -> Any:
+    y = b
+    y += a if a > 0.0 else b * 3.0
+    y *= soft(a)
+    y -= max(a, b)
+    return y
+
+
 def negates_plain_conditions(a: Any, b: Any) -> Any:
     if not OFFSETS:
         return a
@@ -170,7 +178,7 @@ MERGED = [
     *(tuples_in_arms, same_whole_number_in_both_arms, same_text_in_both_arms, returns_in_inner_arms, unpacks_pairs),
     *(assign_in_one_arm, assign_in_both_arms, early_returns, nested, connectives, loop_with_branch, extremes),
     *(helper_with_branch, flags, infinite_in_the_other_arm, reads_lists_and_objects, python_and_numpy_numbers),
-    negates_plain_conditions,
+    *(negates_plain_conditions, updates_by_choices),
 ]
 
 
@@ -802,6 +810,26 @@ def test_two_hundred_random_branching_functions_give_the_answers_of_plain_python
     check_random_function(1000 + seed, 500, with_source=with_source)
 
 
+def count_conditions(x: Any) -> Any:
+    return 1.0 * ((x > 0.0) + (x > -5.0))
+
+
+def raise_to_conditions(x: Any) -> Any:
+    return 3.0 ** ((x > 0.0) + (x > -5.0))
+
+
+@pytest.mark.parametrize("sign", ["+", "-", "*"])
+@pytest.mark.parametrize("helper", [count_conditions, raise_to_conditions], ids=lambda f: f.__name__)
+def test_an_update_by_a_function_that_tells_numbers_apart_is_no_choice_of_numbers(
+    helper: Callable[..., Any], sign: str
+) -> None:
+    text = f"def f(a, b):\n    y = b\n    z = np.tanh(a) if b > 0.0 else a\n    y {sign}= h(z)\n    return y\n"
+    f = define(text, {"np": np, "h": helper}, f"an update by {helper.__name__}, {sign}")
+    fast = wg.compile(f)
+    for point in [(2.25, 1.0), (2.25, -1.0), (-1.0, -1.0), (-1.0, 1.0), (0.0, -1.0)]:
+        assert fast(*point) == f(*point), point
+
+
 class Effects:
     """Everything that a function of the family below may change, and a text that says how often it did."""
 
@@ -854,6 +882,9 @@ class Meter:
 METER = Meter()
 """
 CHANGES = {
+    "helper in an update": "y = b; y += note(a)",
+    "choice in an update": "y = b; y *= note(a) if b > 1.5 else b",
+    "method in an update": "n = 1; n += LOG.append(1) or 1",
     "append": "n = LOG.append(1)",
     "append as a statement": "LOG.append(1)",
     "helper": "y = note(a)",
