@@ -640,14 +640,14 @@ def test_events_are_listed_in_the_order_in_which_they_take_place() -> None:
 
 
 def decay(k: Any, times: Any = (0.0, 1.0)) -> Any:
-    return solve_last(lambda t, y, k: -k * t * y, 1.0, times, k)
+    return solve_last(lambda t, y, k: -k * t * y, 1.0, times, k, rtol=1e-6, atol=1e-8)
 
 
 def test_tangents_and_gradients_nest_either_way() -> None:
     by_push = wg.grad(lambda k: wg.jvp(decay, (k,), (1.0,))[1])(0.7)
     by_pull = wg.jvp(wg.grad(decay), (0.7,), (1.0,))[1]
 
-    assert_allclose([by_push, by_pull], 0.25 * np.exp(-0.35), rtol=1e-8)
+    assert_allclose([by_push, by_pull], 0.25 * np.exp(-0.35), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("direction", "slope"), [([1.0, 0.0], 0.3), ([0.0, 1.0], -1.0)])
@@ -655,7 +655,7 @@ def test_tangents_of_times_are_pushed(direction: list[float], slope: float) -> N
     times = np.array([0.3, 1.0])
     _, tangent = wg.jvp(lambda ts: decay(1.0, ts), (times,), (np.array(direction),))
 
-    assert_allclose(tangent, slope * np.exp(-(1.0 - 0.09) / 2.0), rtol=1e-8)
+    assert_allclose(tangent, slope * np.exp(-(1.0 - 0.09) / 2.0), rtol=1e-5)
 
 
 def test_a_value_that_f_reads_from_outside_has_a_gradient() -> None:
