@@ -425,7 +425,7 @@ def test_explain_of_values_counts_backward_passes_until_they_are_cleared() -> No
 
 
 def test_explain_refuses_what_is_no_value() -> None:
-    with pytest.raises(OperandError, match=r"wg.explain takes a value; got 3.0"):
+    with pytest.raises(OperandError, match=r"wg.explain takes one value; got 3.0"):
         wg.explain(3.0)  # type: ignore[arg-type]
 
 
