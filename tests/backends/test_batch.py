@@ -275,6 +275,46 @@ def test_streamed_results_have_the_bits_of_others_and_leave_their_neighbours_alo
         assert (around == 1).all()
 
 
+def halve_down(x: Any, y: Any) -> Any:
+    """A function whose recordings have checks: its loop has as many rounds as x needs."""
+    rounds = 0
+    while x > 1.0 and rounds < 4:
+        x = x * 0.5
+        rounds += 1
+    return x * y
+
+
+@pytest.mark.parametrize("distance", [0, 8, 16, 40, 56])
+@pytest.mark.parametrize("count", [7, 8, 9, 63, 64, 65, 1_000, 5_003])
+def test_answers_of_checks_stay_inside_their_array(count: int, distance: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of streamed results begin at any point, so the last one may reach further than whole tiles do."""
+    monkeypatch.setattr(batch, "MIN_STREAMED_BYTES", 1)
+    made: list[tuple[int, NDArray[np.uint8]]] = []
+    make_answers = batch._make_answers
+
+    def make_guarded(count: int, lanes: int) -> NDArray[np.bool_]:
+        size = len(make_answers(count, lanes))
+        memory = np.full(size + 64, 77, np.uint8)
+        memory[:size] = 1
+        made.append((size, memory))
+        return memory[:size].view(np.bool_)
+
+    monkeypatch.setattr(batch, "_make_answers", make_guarded)
+    fast = wg.compile(halve_down)
+    x, y = 2.0 * np.random.default_rng(count).normal(size=(2, count))
+    wanted = x * y
+    for _ in range(4):
+        wanted = np.where(wanted / y > 1.0, wanted * 0.5, wanted)
+    out, around = place_in_line(count, np.dtype(np.float64), distance)
+    for _ in range(3):
+        np.testing.assert_allclose(fast.batch(x, y, out=out, threads=1), wanted, rtol=1e-14)
+        out.view(np.uint8)[:] = 1
+
+        assert (around == 1).all()
+    assert made
+    assert all((memory[size:] == 77).all() for size, memory in made)
+
+
 @pytest.mark.parametrize("distances", [(0, 0, 0), (16, 16, 16), (0, 16, 16)])
 def test_results_are_streamed_where_all_their_lines_begin_at_the_same_points(
     distances: tuple[int, ...], monkeypatch: pytest.MonkeyPatch

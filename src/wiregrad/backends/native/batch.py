@@ -436,6 +436,11 @@ def _run_job(job: _BatchJob, arrays: object, threads: int | None) -> None:
             helper.cancel()
 
 
+def _make_answers(count: int, lanes: int) -> NDArray[np.bool_]:
+    """Return an array for one answer per point; the last tile, which may begin at any point, writes all its lanes."""
+    return np.ones(count + lanes, np.bool_)
+
+
 _NO_CHECKS = np.empty(0)
 _NO_ANSWERS = np.empty(0, np.bool_)
 
@@ -461,9 +466,9 @@ class _BatchJob:
         self.tiles = -(-count // lanes)
         self._taken = ctypes.c_int64(0)
         """The number of points taken so far; native code increments it."""
-        # A vector for each check, and whole tiles of answers.
+        # A vector for each check.
         checks = np.repeat(np.frombuffer(expected, program.real.dtype), lanes) if expected else _NO_CHECKS
-        answers = np.ones(self.tiles * lanes, np.bool_) if expected else _NO_ANSWERS
+        answers = _make_answers(count, lanes) if expected else _NO_ANSWERS
         self._holds = answers[:count]
         """At which points every check holds; empty if there are no checks."""
         self.check_count = len(checks) // lanes
