@@ -1499,3 +1499,70 @@ def test_calls_of_transforms_are_counted_below_those_of_the_function() -> None:
     assert info.calls == 1
     assert [(name, derived.calls, derived.records) for name, derived in info.derived] == [("jacobian", 5, 1)]
     assert "  jacobian: 5 calls, 1 recording, 1 variant" in str(info).splitlines()
+
+
+def triple_unless_definite(a: Any, b: Any) -> Any:
+    """A test for positive definite matrices as people write it: nothing reads the factor."""
+    try:
+        np.linalg.cholesky(a)
+    except np.linalg.LinAlgError:
+        return np.sum(b) * 3.0
+    return np.sum(b) * 2.0
+
+
+def triple_if_singular(a: Any, b: Any) -> Any:
+    try:
+        np.linalg.solve(a + 0.0, b)
+        np.linalg.inv(a)
+    except np.linalg.LinAlgError:
+        return np.sum(b) * 3.0
+    return np.sum(b) * 2.0
+
+
+def triple_without_eigenvalues(a: Any, b: Any) -> Any:
+    try:
+        np.linalg.eigvalsh(np.where(a > 0.0, a, np.nan * a) if a[0, 0] < 0.0 else a)
+        np.linalg.svd(a)
+    except np.linalg.LinAlgError:
+        return np.sum(b) * 3.0
+    return np.sum(b) * 2.0
+
+
+MATRICES = [np.eye(3), -np.eye(3), np.zeros((3, 3)), 2.0 * np.eye(3)]
+CATCHING_FUNCTIONS = [triple_unless_definite, triple_if_singular, triple_without_eigenvalues]
+
+
+@pytest.mark.parametrize("f", CATCHING_FUNCTIONS, ids=lambda f: f.__name__)
+def test_an_error_of_an_op_that_nothing_reads_is_not_lost(f: Callable[..., Any]) -> None:
+    fast, b = wg.compile(f, argnums=1), np.ones(3)
+    for a in MATRICES * 2:
+        wanted = f(a, b)
+
+        assert fast(a, b) == wanted
+        value, grad = fast.value_and_grad(a, b)
+        assert value == wanted
+        assert grad.tolist() == [wanted / 3.0] * 3
+
+
+@pytest.mark.parametrize("f", CATCHING_FUNCTIONS, ids=lambda f: f.__name__)
+def test_an_error_of_an_op_that_nothing_reads_is_not_lost_in_a_batch(f: Callable[..., Any]) -> None:
+    stack, b = np.stack(MATRICES), np.ones((4, 3))
+    wanted = [f(a, b[0]) for a in MATRICES]
+
+    assert wg.vmap(f)(stack, b).tolist() == wanted
+    assert wg.vmap(wg.grad(f, argnums=1))(stack, b)[:, 0].tolist() == [value / 3.0 for value in wanted]
+    assert wg.compile(wg.vmap(f))(stack, b).tolist() == wanted
+    assert wg.vmap(wg.compile(f))(stack, b).tolist() == wanted
+
+
+def test_an_error_of_an_op_that_nothing_reads_is_raised_where_nobody_catches_it() -> None:
+    def solve_in_vain(a: Any, b: Any) -> Any:
+        np.linalg.solve(a, b)
+        return np.sum(b)
+
+    fast = wg.compile(solve_in_vain)
+    for _ in range(3):
+        assert fast(np.eye(3), np.ones(3)) == 3.0
+        with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+            fast(np.zeros((3, 3)), np.ones(3))
+    assert "nothing reads the result of solve, which may raise an error" in str(fast.info)

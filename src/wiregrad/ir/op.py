@@ -175,6 +175,11 @@ class Op:
             operands = self.complete(operands)
         return self.forward(*operands, **settings) if settings else self.compute(*operands)
 
+    @property
+    def may_raise(self) -> bool:
+        """Whether it depends on the numbers that it is given whether it raises an error, as far as that is known."""
+        return self.per_call
+
     def bind(self, settings: Mapping[str, Any]) -> Self:
         """Return the op with settings: numbers, strings and tuples of them. Equal settings give the same object."""
         cache = self._bound_records

@@ -527,6 +527,9 @@ class ArrayOp(Op):
     """The shape of the output, `(*shapes, **settings)`; None where NumPy refuses the shapes or has to be asked. Views
     and ops with the settings `axes` and `keepdims` need no rule. Without one, NumPy is asked with stand-in arrays."""
 
+    can_fail: bool = False
+    """Whether there are numbers for which it raises an error, unless its setting `strict` is false."""
+
     gap: ArrayRule | None = None
     """Distance of elements from a tie that would change which one is picked, `(x, y, **settings)` on arrays."""
 
@@ -549,6 +552,11 @@ class ArrayOp(Op):
 
     composite: ArrayRule | None = None
     """The op written in other ops, for languages without arrays."""
+
+    @property
+    def may_raise(self) -> bool:
+        """Whether it depends on the numbers that it is given whether it raises an error."""
+        return self.per_call or (self.can_fail and bool(self.options.get("strict", True)))
 
     def missing_parts(self) -> list[str]:
         """Return what the record lacks and how to add it; an op whose settings belong to one call needs a doc alone."""

@@ -107,7 +107,6 @@ from wiregrad.backends.native_arrays.stream_kernels import (
     load_loop_function,
     load_run_function,
     load_run_shared_function,
-    may_raise,
     read_lapack_settings,
     single_blas_thread,
 )
@@ -631,7 +630,7 @@ class ArrayProgram(StreamProgram):
         self._constants = [data for _, data in self._lowered.constants]
         self._repeated = [step for step in self._steps if isinstance(step, RepeatedSteps)]
         inner = [step for repeated in self._repeated for step in repeated.body.steps]
-        may_fail = any(isinstance(step, LapackCall) and may_raise(step.op) for step in (*self._steps, *inner))
+        may_fail = any(isinstance(step, LapackCall) and step.op.may_raise for step in (*self._steps, *inner))
         counts = (1, len(self._lowered.arguments), len(self._lowered.results), int(may_fail), len(self._constants))
         roles = (WORKSPACE, ARGUMENT, RESULT, STATUS, CONSTANT_DATA)
         self._table_starts = dict(zip(roles, np.cumsum([0, *counts[:-1]]).tolist(), strict=True))

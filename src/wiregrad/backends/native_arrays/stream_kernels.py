@@ -470,8 +470,6 @@ class LapackRoutine(NamedTuple):
 
     name: str
     write: Callable[[LapackWriter, LapackMatrix, list[LapackMatrix], LapackMatrix], None]
-    can_fail: bool = True
-    """Whether there are matrices without a result."""
 
 
 def runs_in_lapack(op: Op, shapes: Sequence[tuple[int, ...]]) -> bool:
@@ -501,11 +499,6 @@ def read_lapack_settings(op: Op) -> tuple[int, int]:
     is_upper = options["upper"] if "upper" in options else not options.get("lower", True)
     has_triangle = "upper" in options or "lower" in options
     return int(options.get("strict", True)), (2 if is_upper else 1) if has_triangle else 0
-
-
-def may_raise(op: Op) -> bool:
-    """Return whether an op that LAPACK computes raises an error for some matrices."""
-    return LAPACK_ROUTINES[op.name].can_fail and bool(op.options.get("strict", True))
 
 
 LAPACK_FAILURES = {1: "Singular matrix", 2: "Matrix is not positive definite"}
@@ -713,8 +706,8 @@ LAPACK_ROUTINES = {
     "solve_triangular": LapackRoutine("dgesv", _write_solve),
     "inv": LapackRoutine("dgesv", _write_inverse),
     "cholesky": LapackRoutine("dpotrf", _write_cholesky),
-    "slogdet": LapackRoutine("dgetrf", _write_slogdet, can_fail=False),
-    "det": LapackRoutine("dgetrf", _write_det, can_fail=False),
+    "slogdet": LapackRoutine("dgetrf", _write_slogdet),
+    "det": LapackRoutine("dgetrf", _write_det),
 }
 """The routines by the names of the ops that they compute."""
 

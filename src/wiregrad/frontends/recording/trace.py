@@ -132,6 +132,21 @@ class TracedFunction:
                         marks[source // STRIDE] = 1
         return np.flatnonzero(np.frombuffer(marks, np.uint8)) * STRIDE
 
+    def find_unread_error(self) -> str | None:
+        """Say which op may raise an error for other numbers although nothing reads its result; None if none may.
+
+        A recording without it would not raise that error, which the function may catch: a factor that is computed only
+        to learn whether a matrix is positive definite.
+        """
+        extras = self.tape.extras
+        if not any(op.may_raise for op in {node.op for node in extras.values()}):
+            return None
+        certified = [node for node, _, _ in self.guard.certificates]
+        needed = set(self.needed_offsets([*self.root_offsets(), *certified]).tolist())
+        unread = (node.op for offset, node in extras.items() if node.op.may_raise and offset not in needed)
+        op = next(unread, None)
+        return None if op is None else f"nothing reads the result of {op.title}, which may raise an error"
+
 
 class LongTraceError(BaseException):
     """A function records more rows than it was allowed; no `Exception`, so that the function does not handle it."""

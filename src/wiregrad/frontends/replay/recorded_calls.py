@@ -462,6 +462,9 @@ def _run_certified(
         raise NotReplayableError(guard.late_identity_test)
     if traced.tape.leaves or guard.refusal:
         raise NotReplayableError(guard.refusal or OUTSIDE_VALUE_REASON)
+    unread = traced.find_unread_error()
+    if unread is not None:
+        raise NotReplayableError(unread)
     results = [_plain_leaf(result) for result in traced.results]
     return _CertifiedRun(f, args, kwargs, traced, results, keep)
 

@@ -120,7 +120,8 @@ def _run_examples(
         raise ShapeError(f"vmap needs at least one example to run {function_name(f)} on{format_user_line()}")
     traced = trace.run_traced(f, *unflatten(tree, take_example(0)))
     guard = traced.guard
-    if not guard.certificates and guard.leak is None and guard.late_identity_test is None:
+    is_total = guard.late_identity_test is None and traced.find_unread_error() is None
+    if not guard.certificates and guard.leak is None and is_total:
         results = _replay_batch(traced, leaves, batched, size)
         if results is not None:
             return results, traced.tree
