@@ -90,7 +90,7 @@ def _convert_items(original: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     kind = type(args[0]) if args else None
     if kind is float or kind is int or (kind is np.ndarray and args[0].dtype.kind != "O"):
         return original(*args, **kwargs)
-    copies = original.__name__ == "array"
+    copies = original.__name__ == "array" and kwargs.get("copy", True) not in (None, False)
     items = args[0] if args else kwargs.get("object", kwargs.get("a"))
     if isinstance(items, FillableArray):
         return _convert_fillable(original, args, kwargs)
@@ -188,7 +188,8 @@ def list_elements(original: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     array = contents_of(args[0] if args else kwargs["arr"])
     if not find_recorded(array):
         return original(array)
-    value = FUNCTIONS["array"].run(array)
+    # An object array is read as it is: its elements may be wires of a circuit that is being built.
+    value = array if isinstance(array, np.ndarray) else FUNCTIONS["array"].run(array)
     return ((index, value[index]) for index in np.ndindex(value.shape))
 
 
