@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.errors import GradientError, MutationError, NoRuleError, RecordError
+from wiregrad.errors import GradientError, MutationError, NoRuleError, OperandError, RecordError
 from wiregrad.ops import TABLE
 
 from ..support.sampling import sample_pairs
@@ -1014,3 +1014,21 @@ def test_elements_and_masked_parts_of_a_clone_are_copies() -> None:
         return np.sum(c * np.array([1.0, 10.0, 100.0])) + np.sum(positive)
 
     assert wg.grad(f)(np.array([-1.0, 2.0, 0.5])).tolist() == [10.0, 2.0, 101.0]
+
+
+def test_partials_that_do_not_take_the_output_are_refused_with_their_form() -> None:
+    with pytest.raises(
+        OperandError, match=r"mul_ is given a, b and then the output.*lambda a, b, y: \(\.\.\., \.\.\.\)"
+    ):
+
+        @wg.op(partials=lambda a, b: (b, a))
+        def mul_(a: Any, b: Any) -> Any:
+            return a * b
+
+
+def test_an_op_that_raises_at_a_sample_point_asks_for_numpy_or_samples() -> None:
+    with pytest.raises(RecordError, match=r"root_ raised ValueError \(.*\) at \(-.*NumPy's functions.*samples"):
+
+        @wg.op(partials=lambda x, y: (0.5 / y,))
+        def root_(x: Any) -> Any:
+            return math.sqrt(x)

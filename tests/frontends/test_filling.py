@@ -1017,6 +1017,33 @@ def test_writing_into_a_plain_array_names_the_line_that_made_it() -> None:
     assert "test_filling.py" in message
 
 
+def update_part_of_plain_array(x: Any) -> Any:
+    d = np.linspace(0.0, 1.0, 3)
+    d[1:] *= x[0]
+    return np.sum(d)
+
+
+def update_view_of_plain_array(x: Any) -> Any:
+    d = np.linspace(0.0, 1.0, 3)
+    part = d[1:]
+    part += x[0]
+    return np.sum(d)
+
+
+@pytest.mark.parametrize(
+    ("program", "advice"),
+    [
+        (update_part_of_plain_array, r"write `d = np\.array\(np\.linspace\(0\.0, 1\.0, 3\), like=x\)`"),
+        (update_view_of_plain_array, "part is a view of a plain array"),
+    ],
+)
+def test_an_update_of_part_of_a_plain_array_says_how_to_make_the_array(
+    program: Callable[[Any], Any], advice: str
+) -> None:
+    with pytest.raises(MutationError, match=advice):
+        wg.grad(program)(POINT)
+
+
 def test_an_error_that_numpy_hides_comes_out_of_a_transform_itself() -> None:
     outside = np.zeros(3)
 

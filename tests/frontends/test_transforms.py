@@ -402,3 +402,10 @@ def test_hooks_run_in_recorded_sweeps_too() -> None:
 def test_argnums_may_not_repeat() -> None:
     with pytest.raises(GradientError, match="twice"):
         wg.grad(lambda x, y: x * y, argnums=(0, -2))(1.0, 2.0)
+
+
+@pytest.mark.parametrize("transform", [wg.grad, wg.value_and_grad, wg.jacobian, wg.hessian])
+def test_a_point_in_the_place_of_argnums_is_refused_at_once(transform: Any) -> None:
+    for point in (3.0, np.ones(2)):
+        with pytest.raises(GradientError, match=r"got .*: for the gradient at x write wg\.grad\(f\)\(x\)"):
+            transform(np.sin, point)

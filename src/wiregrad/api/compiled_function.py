@@ -1615,7 +1615,10 @@ def _find_number(variant: RecordedVariant) -> tuple[CircuitGraph, int | float]:
             return circuit, int(circuit.columns.outputs[0])
         if not recording.moving and isinstance(recording.results[0], float | np.floating):
             return circuit, float(recording.results[0])
-    raise OperandError("code with branches is written for functions of numbers that return one real number")
+    raise OperandError(
+        "code with branches is written for functions of numbers that return one real number; for arrays, or several "
+        "results, write wg.trace(f, *args).to_c(), the code of the branches that these arguments take"
+    )
 
 
 def describe_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:

@@ -436,6 +436,7 @@ def op(
         parameters = inspect.signature(function).parameters.values()
         inputs = tuple(p.name for p in parameters if p.default is p.empty)
         title = name or function.__name__
+        _check_partials_signature(partials, inputs, title)
         record = Elementwise(
             name=title,
             doc=(function.__doc__ or f"The user's op {title}.").strip().split("\n")[0],
@@ -468,6 +469,22 @@ USER_OPS: dict[str, Elementwise] = {}
 """The ops that users defined with `wg.op`, by name."""
 
 
+def _check_partials_signature(partials: Callable[..., Any], inputs: tuple[str, ...], title: str) -> None:
+    """Raise unless `partials` takes the inputs of an op and its output."""
+    try:
+        inspect.signature(partials).bind(*inputs, "y")
+    except TypeError:
+        slopes = ", ".join("..." for _ in inputs) if len(inputs) > 1 else "...,"
+        wanted = f"lambda {', '.join(inputs)}, y: ({slopes})"
+        raise OperandError(
+            f"partials of {title} is given {', '.join(inputs)} and then the output: write partials={wanted}"
+            f"{format_user_line()}"
+        ) from None
+    except ValueError:
+        # A builtin that does not tell its arguments.
+        return
+
+
 def _make_partial(partials: Callable[..., Any], slot: int, count: int, name: str) -> Callable[..., Any]:
     """Return the function that computes one of the slopes that `partials` returns."""
 
@@ -488,11 +505,11 @@ def _check_partials(record: Elementwise) -> None:
     for point in points:
         xs = [np.float64(x) for x in point]
         with np.errstate(all="ignore"):
-            y = record.forward(*xs)
+            y = _run_at_sample(record, xs)
             if not np.isfinite(y):
                 continue
             for slot, input_ in enumerate(record.inputs):
-                numeric = _numeric_slope(lambda moved: float(record.forward(*moved)), xs, slot, 1.0)
+                numeric = _numeric_slope(lambda moved: float(_run_at_sample(record, moved)), xs, slot, 1.0)
                 slope = record.local(slot, xs, y, 0)
                 got = 0.0 if slope is None else float(slope)
                 tried += 1
@@ -506,6 +523,18 @@ def _check_partials(record: Elementwise) -> None:
         raise RecordError(
             f"{record.name} is finite at none of the sample points; give samples=[...]{format_user_line()}"
         )
+
+
+def _run_at_sample(record: Elementwise, xs: Sequence[Any]) -> Any:
+    """Run an op at a sample point; raises if the op does, as functions of `math` do outside of their domain."""
+    try:
+        return record.forward(*xs)
+    except (ValueError, ArithmeticError) as error:
+        raise RecordError(
+            f"{record.name} raised {type(error).__name__} ({error}) at {tuple(map(float, xs))}, where its slopes are "
+            "compared: write it with NumPy's functions, which give NaN outside of their domain and take arrays, or "
+            f"give samples=[...], points at which it is defined{format_user_line()}"
+        ) from error
 
 
 def _sample_points(arity: int) -> list[tuple[float, ...]]:

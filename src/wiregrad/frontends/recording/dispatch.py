@@ -66,6 +66,7 @@ from wiregrad.frontends.recording.filled_value import (
     take_view,
 )
 from wiregrad.frontends.recording.hints import (
+    advise_on_part_update,
     advise_on_random,
     advise_on_update,
     describe_missing_function,
@@ -334,10 +335,12 @@ def _assign_result(out: Any, function: Callable[..., Any], args: tuple[Any, ...]
     if not isinstance(out, Value | FillableArray):
         if OWN_REFERENCES.may_replace(out, getrefcount(out)):
             return match_array(function(*args, **kwargs), out)
-        raise MutationError(
-            "out= would write in place, which cannot be recorded; assign the result instead"
-            f"{advise_on_update()}{format_user_line()}"
-        )
+        advice = advise_on_part_update(out)
+        if not advice:
+            advice = (
+                f"out= would write in place, which cannot be recorded; assign the result instead{advise_on_update()}"
+            )
+        raise MutationError(f"{advice}{format_user_line()}")
     target[...] = function(*[freeze(x) for x in args], **kwargs)
     return target
 

@@ -648,14 +648,18 @@ def _resolve_argnums(
     argnums: Argnums, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[ArgumentPlace]:
     """Return the positions of arguments; the name of one that was passed as a keyword."""
-    is_number = isinstance(argnums, int) and not isinstance(argnums, bool)
-    if not is_number and not isinstance(argnums, list | tuple):
-        raise GradientError(
-            f"argnums is a whole number or a tuple of them; got {short_repr(argnums)}"
-            + (f": write argnames={argnums!r}" if isinstance(argnums, str) else "")
-        )
+    check_argnums(argnums)
     numbers: Sequence[Any] = [argnums] if isinstance(argnums, int) else argnums
     return [_find_position(number, f, len(args), kwargs) for number in numbers]
+
+
+def check_argnums(argnums: object) -> None:
+    """Raise unless `argnums` can select arguments by position."""
+    is_number = isinstance(argnums, int) and not isinstance(argnums, bool)
+    if argnums is None or is_number or isinstance(argnums, list | tuple):
+        return
+    advice = f"write argnames={argnums!r}" if isinstance(argnums, str) else "for the gradient at x write wg.grad(f)(x)"
+    raise GradientError(f"argnums is a whole number or a tuple of them; got {short_repr(argnums)}: {advice}")
 
 
 def _find_position(number: Any, f: Callable[..., Any], count: int, kwargs: dict[str, Any]) -> ArgumentPlace:

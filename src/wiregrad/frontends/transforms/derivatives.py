@@ -27,6 +27,7 @@ from wiregrad.frontends.recording.session import (
     SpanNumbers,
     TapeSpan,
     add_input,
+    check_argnums,
     check_callable,
     data_of,
     function_name,
@@ -209,6 +210,7 @@ def make_value_and_grad(
 ) -> Callable[..., tuple[Any, Any]]:
     """Return what `value_and_grad` returns."""
     check_callable(f)
+    check_argnums(argnums)
 
     @functools.wraps(f, updated=())
     def compute_both(*args: object, **kwargs: object) -> tuple[Any, Any]:
@@ -447,6 +449,7 @@ def jacobian(
     1j
     """
     check_callable(f)
+    check_argnums(argnums)
     if mode not in (None, "forward", "reverse"):
         raise OperandError(f"mode is 'forward', 'reverse' or None; got {short_repr(mode)}")
 
