@@ -1044,6 +1044,19 @@ def test_an_update_of_part_of_a_plain_array_says_how_to_make_the_array(
         wg.grad(program)(POINT)
 
 
+def test_writing_to_an_argument_names_the_copy_that_a_function_gets() -> None:
+    def write(x: Any, buffer: Any) -> Any:
+        buffer[0] = 2.0
+        return buffer[0] * x
+
+    buffer = np.zeros(2)
+    with pytest.raises(ValueError, match="read-only") as caught:
+        wg.grad(write)(3.0, buffer)
+
+    assert "read-only copies of its array arguments" in caught.value.__notes__[0]
+    assert buffer.tolist() == [0.0, 0.0]
+
+
 def test_an_error_that_numpy_hides_comes_out_of_a_transform_itself() -> None:
     outside = np.zeros(3)
 

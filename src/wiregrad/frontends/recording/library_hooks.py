@@ -332,6 +332,9 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
     if "NPY_ITER_REFS_OK" in str(error):
         return NoRuleError(f"np.nditer reads the memory of an array: write `for v in x.flat`{format_user_line()}")
     text = str(error)
+    if text in READ_ONLY_MESSAGES:
+        error.add_note(READ_ONLY_NOTE)
+        return None
     is_over_value = re.search(TYPE_TROUBLE, text) is not None and is_raised_over_value(error)
     if re.search(VALUE_CLASSES, text) is None and not is_over_value:
         return None
@@ -339,6 +342,12 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
     return NoRuleError(message) if message else None
 
 
+READ_ONLY_MESSAGES = ("assignment destination is read-only", "output array is read-only")
+"""What NumPy says of an array that cannot be written to."""
+READ_ONLY_NOTE = (
+    "A function that is differentiated gets read-only copies of its array arguments, so that what it computes does not "
+    "change them: write to a copy, as with y = np.array(y, like=x), where x is an argument that is differentiated."
+)
 VALUE_CLASSES = (
     r"unsupported data types in input|\b(Value|FilledValue|FillableArray|Scalar|NumpyScalar|NumpyNumber|PythonFloat)\b"
 )
