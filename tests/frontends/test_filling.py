@@ -914,6 +914,53 @@ def test_an_assigned_variable_may_be_changed_afterwards() -> None:
     assert w.grad.tolist() == [2.0, 2.0]
 
 
+def narrow_mask(x: Any) -> Any:
+    mask = x > 0.8
+    mask &= x < 2.0
+    return np.sum(x[mask] ** 2)
+
+
+def set_mask_element(x: Any) -> Any:
+    mask = np.isfinite(x)
+    mask[0] = False
+    np.logical_and(mask, x < 5.0, out=mask)
+    return np.sum(x[mask] ** 2)
+
+
+def change_order(x: Any) -> Any:
+    order = np.argsort(x)
+    order[0] = 2
+    order -= 1
+    return np.sum(x[order] * np.array([1.0, 2.0, 3.0]))
+
+
+def change_bins(x: Any) -> Any:
+    bins = np.digitize(x, [1.0, 2.0])
+    before = bins.copy()
+    bins[bins > 1] = 7
+    return np.sum(x * bins) + np.sum(x**2 * before)
+
+
+def change_large_mask(x: Any) -> Any:
+    wide = np.repeat(x, 100_000)
+    mask = wide > 1.0
+    mask[::2] = False
+    return np.sum(np.where(mask, wide, 0.0)) / 100_000
+
+
+@pytest.mark.parametrize("way", ["grad", "compile", "forward mode"])
+@pytest.mark.parametrize(
+    "program", [narrow_mask, set_mask_element, change_order, change_bins, change_large_mask], ids=lambda f: f.__name__
+)
+def test_conditions_and_indices_are_changed_in_place(program: Callable[[Any], Any], way: str) -> None:
+    np.testing.assert_allclose(WAYS[way](program, POINT), slopes_of(program, POINT), rtol=1e-6, atol=1e-7)
+
+
+def test_a_traced_condition_says_what_to_write() -> None:
+    with pytest.raises(MutationError, match=r"of a traced function do not change in place; write m = np\.where"):
+        wg.run(set_mask_element, POINT)
+
+
 def assign_imaginary_elements(x: Any) -> Any:
     z = x * 1j
     z.imag[1] = x[0]

@@ -721,6 +721,11 @@ def begin_filling(value: Value, source: object = None) -> FilledValue:
     """
     if isinstance(value, FilledValue):
         return value
+    if isinstance(value, DiscreteValue):
+        raise MutationError(
+            "conditions and whole numbers of a traced function do not change in place; write m = np.where(chosen, v, m)"
+            f"{format_user_line()}"
+        )
     reason = find_obstacle(value, source)
     if reason is not None:
         raise MutationError(f"{NOT_FILLABLE_MESSAGE.format(reason=reason)}{format_user_line()}")
