@@ -22,7 +22,7 @@ from wiregrad.cli.bench import SUITE_PARTS, describe_machine
 HELPERS = {"__main__", "executors", "gpu", "measure", "peers", "training_steps"}
 """Modules that are no benchmarks in one run on this machine: helpers, and scripts with their own command line."""
 NAMES = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name not in HELPERS)
-PAGE = """# Benchmarks
+PAGE = """# Benchmarks of {}
 
 Written by `python -m benchmarks {}`; all of it by `make bench`.
 Every figure is a ratio, or comes with figures of the same run: entrants take turns, and times are medians unless a
@@ -78,9 +78,9 @@ def run(name: str, **options: Any) -> measure.Report | None:
 
 def page(reports: dict[str, measure.Report], args: Sequence[str], machine: Mapping[str, str]) -> str:
     """Return a page of all tables, with the command that wrote it, the machine, and the versions of the packages."""
-    tables = [f"# {name}\n\n{report.text()}\n" for name, report in reports.items()]
+    tables = [f"## {name}\n\n{report.text()}\n" for name, report in reports.items()]
     facts = [f"- {name}: {fact}" for name, fact in machine.items() if fact != "missing"]
-    return "\n".join([PAGE.format(" ".join(args)), "## Measured on", "", *facts, "", *tables])
+    return "\n".join([PAGE.format(", ".join(reports), " ".join(args)), "## Measured on", "", *facts, "", *tables])
 
 
 def figures(reports: dict[str, measure.Report]) -> str:

@@ -428,7 +428,6 @@ def run() -> Report:
         if AXE.exists():
             where = f"axe violations, {len(PRESET_NAMES)} presets after a run, at 3 sizes, light and dark"
             targets.rows.append([where, str(count_violations(browser)), "", "0"])
-        targets.rows.append(["complaints about the first edition", "tests/page/test_defects.py", "", "a test each"])
         report.figures["targets"] = {name: took.clock for name, took in times.items()}
         report.figures["processor time"] = {name: took.processor for name, took in times.items()} | scripts
     with chromium() as browser:

@@ -27,6 +27,7 @@ html_css_files = ["site.css"]
 html_show_sphinx = False
 html_show_copyright = False
 html_copy_source = False
+html_use_index = False
 pygments_style = "site_pages.LightCode"
 pygments_dark_style = "site_pages.DarkCode"
 

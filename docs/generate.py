@@ -61,15 +61,16 @@ def functions_page() -> str:
         "# Functions",
         f"Written by `make derive`. A value can be given to {len(known)} functions of NumPy: {len(_direct_names())} "
         f"that are ops themselves, and those that the {len(entries)} functions below implement. Each function here is "
-        f"also `wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; `out=` takes "
-        "an array that can be [filled](values.md), and a few rare ones are refused with an error. Functions of SciPy "
-        "have [a page of their own](scipy.md).",
+        f"also `wg.NAME`, with the last part of its name (but {_shadowed()} are something else); those marked under "
+        "*method* are methods of values too. Arguments are NumPy's; `out=` takes an array that can be "
+        "[filled](values.md), and a few rare ones are refused with an error. "
+        "Functions of SciPy have [a page of their own](scipy.md).",
         f"Differentiable: **{len(single | array | smooth)}** by name. That is {len(single)} elementwise ops whose "
         f"pattern is not *block*, {len(array)} array ops that are not *block*, and {len(smooth)} functions marked "
         "*yes* below; a name that occurs twice (`sum` is an op and a function) counts once. Each of them is checked at "
         "points of its own, in both modes and in second order. Functions marked *plain* give plain NumPy results, "
         "through which nothing flows back, unless their line says otherwise.",
-        _table(["function", "stands for", "method", "gradient", "what it does"], map(_function_row, entries)),
+        _table(["function", "method", "gradient", "what it does"], map(_function_row, entries)),
         "## NumPy functions that are ops themselves",
         ", ".join(f"`{name}`" for name in _direct_names()) + ".",
     )
@@ -148,9 +149,11 @@ def _settings(op: Op) -> list[str]:
 
 
 def _function_row(entry: RegisteredFunction) -> list[str]:
-    stands_for = ", ".join(f"`{name}`" for name in dict.fromkeys([*map(_numpy_name, entry.numpy), *entry.scipy]))
+    names = list(dict.fromkeys([*map(_numpy_name, entry.numpy), *entry.scipy]))
+    if entry.name not in [name.rpartition(".")[2] for name in names]:
+        names.append(f"wg.{entry.name}")
     gradient = "plain" if entry.samples is None and not entry.calls_back else "yes"
-    return [f"`{entry.name}`", stands_for, "yes" if entry.method else "", gradient, entry.doc]
+    return [", ".join(f"`{name}`" for name in names), "yes" if entry.method else "", gradient, entry.doc]
 
 
 def _numpy_name(stands: Any) -> str:

@@ -9,7 +9,9 @@ the repository.
 from __future__ import annotations
 
 import ast
+import html
 import inspect
+import itertools
 import re
 import subprocess
 import sys
@@ -57,6 +59,10 @@ ROOT_PAGES = ["CONTRIBUTING", "SECURITY", "CHANGELOG"]
 """Pages beside this folder that the site has too."""
 MAX_SIGNATURE = 80
 """Longest signature, in characters, that is written on one line."""
+CELL = re.compile(r'<td(?: class="([^"]*)")?>(.*?)</td>', re.DOTALL)
+"""A cell of a table in HTML: its classes, and what is in it."""
+LONG_CELL = 45
+"""Shortest text, in characters, of a cell that must not become a narrow column."""
 EXAMPLES = ["expression", "neuron", "fan-out", "softmax", "mlp", "nan"]
 """Examples of the explorer that the playground has."""
 
@@ -146,7 +152,7 @@ def document_methods(name: str, cls: type) -> Iterator[str]:
     rows = [
         f"| `{key}{read_signature(member, short=True)}` | {first_sentence(member)} |"
         for key, member in members.items()
-        if inspect.getdoc(member) and not hasattr(Exception, key)
+        if inspect.getdoc(member) and not hasattr(Exception, key) and not isinstance(member, errors.MissingName)
     ]
     if rows:
         yield "\n".join([f"| of a {name} | what it does |", "| --- | --- |", *rows])
@@ -300,10 +306,69 @@ def join_blocks(*blocks: str) -> str:
 
 def adapt_page(app: Any, page: str, source: list[str]) -> None:
     """Let links to pages and programs beside this folder lead to their pages here; end blocks without an empty line."""
-    source[0] = re.sub(r"^(```\w+\n.*?)\n\n```$", r"\1\n```", source[0], flags=re.MULTILINE | re.DOTALL)
+    source[0] = source[0].replace("<BLANKLINE>\n", "\n")
+    source[0] = re.sub(r"^(```\w+\n.*?)\n\n+```$", r"\1\n```", source[0], flags=re.MULTILINE | re.DOTALL)
     source[0] = re.sub(r"\]\(\.\./((?:\.\./)*)examples/(?:gallery/)?(\w+)\.py\)", r"](\1programs/\2.md)", source[0])
     for name in ROOT_PAGES:
         source[0] = re.sub(rf"\]\(\.\./((?:\.\./)*){name}\.md", rf"](\1project/{name.lower()}.md", source[0])
+
+
+def mark_long_parts(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Mark sentences that programs print, and long cells and names of tables, so that the stylesheet can wrap them."""
+    body = context.get("body", "")
+    body = re.sub(r'<span class="go">([^<\n]*)</span>', lambda match: mark_printed_line(match[1], "go"), body)
+    body = re.sub(
+        r'(?<=<div class="highlight-text notranslate"><div class="highlight"><pre><span></span>)[^<]*',
+        lambda match: "\n".join(mark_printed_line(line) for line in match[0].split("\n")),
+        body,
+    )
+    context["body"] = re.sub(r"<table .*?</table>", mark_table, body, flags=re.DOTALL)
+
+
+def mark_printed_line(line: str, role: str = "") -> str:
+    """Return a printed line, in HTML, with the class `sentence` where it is one and not part of a table or drawing.
+
+    Where a sentence follows a name and spaces, it goes on below itself.
+    """
+    text = html.unescape(line)
+    name = re.match(r"\S+(?: \S+)*   +(?=\S)", text)
+    sentence = text[name.end() :] if name else text
+    is_sentence = len(re.findall(r"[a-zA-Z]{2,}", sentence)) >= 4 and not re.search(r"\S  |[─-╿]", sentence)
+    classes = " ".join(part for part in [role, "sentence" if is_sentence else ""] if part)
+    hang = f' style="--hang: {name.end()}ch"' if name and is_sentence else ""
+    return f'<span class="{classes}"{hang}>{line}</span>' if classes else line
+
+
+def mark_table(table: re.Match[str]) -> str:
+    """Return a table with its long cells marked, and as `cards`, with labels, where it is too wide for a phone."""
+    heads = [read_text(head) for head in re.findall(r"<th\b.*?</th>", table[0], re.DOTALL)]
+    rows = [CELL.findall(row) for row in re.findall(r"<tr\b.*?</tr>", table[0], re.DOTALL)]
+    long_columns = {k for row in rows for k, (_, content) in enumerate(row) if len(read_text(content)) > LONG_CELL}
+    is_cards = bool(long_columns) and len(heads) > 2
+    labels = {k: head for k, head in enumerate(heads) if is_cards and k > 0 and k not in long_columns}
+
+    def mark_row(row: re.Match[str]) -> str:
+        columns = itertools.count()
+        return CELL.sub(lambda cell: mark_cell(*cell.groups(), labels.get(next(columns), "")), row[0])
+
+    text = re.sub(r"<tr\b.*?</tr>", mark_row, table[0], flags=re.DOTALL)
+    return text.replace('<table class="', '<table class="cards ', 1) if is_cards else text
+
+
+def mark_cell(classes: str | None, content: str, label: str) -> str:
+    """Return a cell of a table, marked where its text is long, with its label and places to break long names."""
+    names = " ".join(part for part in [classes, "long" if len(read_text(content)) > LONG_CELL else ""] if part)
+    attributes = {"class": names, "data-label": html.escape(label if read_text(content) else "")}
+    written = "".join(f' {name}="{value}"' for name, value in attributes.items() if value)
+    breakable = re.sub(
+        r'(?<=<span class="pre">)[\w.]{28,}(?=</span>)', lambda name: re.sub(r"(?<=[._])", "<wbr>", name[0]), content
+    )
+    return f"<td{written}>{breakable}</td>"
+
+
+def read_text(markup: str) -> str:
+    """Return the text of a piece of HTML."""
+    return html.unescape(re.sub(r"<[^>]*>", "", markup)).strip()
 
 
 class LightCode(Style):
@@ -350,4 +415,5 @@ def setup(app: Any) -> dict[str, bool]:
     """Connect this module to Sphinx."""
     app.connect("builder-inited", prepare_site)
     app.connect("source-read", adapt_page)
+    app.connect("html-page-context", mark_long_parts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

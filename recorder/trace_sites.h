@@ -849,9 +849,56 @@ static TraceCall *enter_in_python(TraceSites *self, PyFrameObject *frame, CodeNo
     return failed ? NULL : call;
 }
 
+/* Whether a generator expression runs for the caller, at the instruction and in the steps, for which it was entered; -1
+   on an error. */
+static int is_still_resumed(TraceSites *self, const TraceCall *call, PyFrameObject *frame)
+{
+    if (call->parent < 0)
+        return 0;
+    TraceCall *parent = self->calls[call->parent];
+    PyFrameObject *outer = PyFrame_GetBack(frame);
+    int is_same = outer != NULL && (PyObject *)outer == parent->frame;
+    if (is_same) {
+        int64_t steps[MAX_STEPS * STEP_SIZE];
+        const int32_t instruction = instruction_of(parent->code, outer);
+        const int count = read_steps(self, parent, outer, instruction, self->max_loop_steps, steps);
+        if (PyErr_Occurred())
+            is_same = -1;
+        else
+            is_same = count >= 0 && instruction == call->instruction && has_steps(self, call->steps, steps, count);
+    }
+    Py_XDECREF(outer);
+    return is_same;
+}
+
+static TraceCall *call_of_frame(TraceSites *, PyFrameObject *, CodeNotes *);
+
+/* The call of a generator expression that a function of the user's, which is no generator, runs at one instruction; NULL
+   without an error for others: Python finds their sites, because they may be resumed from anywhere. */
+static TraceCall *call_of_expression(TraceSites *self, PyFrameObject *frame, CodeNotes *code)
+{
+    int is_python;
+    TraceCall *call = look_up_call(self, frame, &is_python);
+    if (call != NULL)
+        return is_still_resumed(self, call, frame) == 1 ? call : NULL;
+    if (is_python || PyErr_Occurred())
+        return NULL;
+    PyFrameObject *outer = PyFrame_GetBack(frame);
+    CodeNotes *outer_code = outer == NULL ? NULL : notes_of_frame(self, outer);
+    if (outer_code != NULL && outer_code->kind_number == USER_CODE && !outer_code->is_generator) {
+        TraceCall *parent = call_of_frame(self, outer, outer_code);
+        if (parent != NULL && !parent->is_python)
+            call = add_call(self, frame, code, parent);
+    }
+    Py_XDECREF(outer);
+    return call;
+}
+
 /* The call of a frame of the user's code; NULL without an error if Python finds its sites. */
 static TraceCall *call_of_frame(TraceSites *self, PyFrameObject *frame, CodeNotes *code)
 {
+    if (code->is_generator && code->is_inner)
+        return call_of_expression(self, frame, code);
     if ((PyObject *)frame == self->last_frame)
         return self->last_call;
     int is_python;

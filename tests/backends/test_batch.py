@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import platform
 import subprocess
 import sys
 import weakref
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 import wiregrad as wg
 from wiregrad.api import Circuit
-from wiregrad.backends.native import batch
+from wiregrad.backends.native import batch, jit
 
 from ..support.limits import PATIENCE
 from ..support.native import in_batches, vectors
@@ -286,6 +287,17 @@ def test_results_are_streamed_where_all_their_lines_begin_at_the_same_points(
     has_whole_lines = program.real.total_bytes == 64
 
     assert [key.streams for key in job._kernels] == [has_whole_lines and len(set(distances)) == 1]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction is one of x86-64")
+def test_vectors_that_do_not_fit_the_registers_lie_in_whole_cache_lines() -> None:
+    """Elsewhere the place of the stack, which differs by process, decides how long a loop takes."""
+    program = vectors(wg.circuit("; ".join(f"y{k} = sin(a + {k}) * exp(b - {k})" for k in range(9))))
+    key = batch.KernelKey((0, 1), tuple(range(program.inputs, program.inputs + 9)), 0, streams=False)
+    module = jit.optimize_module(batch._write_kernel(program, key), level=1)
+    code = jit.parse_object_file(jit.target_machine().emit_object(module)).find_text().data
+
+    assert bytes.fromhex("4883e4c0") in code
 
 
 @pytest.mark.parametrize("shape", [(1,), (40_000,), (300, 70), (1_500_000,)])

@@ -117,3 +117,36 @@ def test_calls_in_every_structure_give_the_gradients_of_the_transform(make: Call
         assert fast(*make(xs)) == f(*make(xs))
     assert fast.info.records == 1
     assert not fast.info.fallbacks
+
+
+FIXED: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+    "slices": (lambda x, s: np.sum(np.arange(4.0)[s]) * x, [slice(0, 2), slice(1, 3), slice(None, None, 2)]),
+    "slices of NumPy's numbers": (lambda x, s: x * int(s.stop), [slice(0, np.int64(2)), slice(0, np.int64(3))]),
+    "slices of tuples": (lambda x, s: x * len(s.start), [slice((0, 1), None), slice((0,), None)]),
+    "slices of floats": (lambda x, s: x * s.start, [slice(1.5, None), slice(2.5, None), slice(-0.0, None)]),
+    "formats": (lambda x, s: x * float(s.format(2.55)), ["{0}", "{0:.1f}"]),
+    "text in arrays": (lambda x, s: x * (s[0] == "a"), [np.array(["a"]), np.array(["b"])]),
+    "arrays of objects": (lambda x, s: x * s[0], [np.array([2.0], object), np.array([3.0], object)]),
+    "arrays of records": (
+        lambda x, s: x * s["f"][0],
+        [np.full(1, 2.0, [("f", float)]), np.full(1, 3.0, [("f", float)])],
+    ),
+    "dicts with whole numbers as keys": (lambda x, s: x * s[1], [{1: 2.0}, {1: 3.0}]),
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_compiled_calls_tell_other_arguments_apart(name: str) -> None:
+    f, arguments = FIXED[name]
+    fast = wg.compile(f)
+    for argument in [*arguments, *arguments]:
+        assert repr(float(fast(2.0, argument))) == repr(float(f(2.0, argument)))
+
+
+def test_gradients_by_dicts_with_whole_numbers_as_keys_have_these_keys() -> None:
+    fast = wg.compile(lambda d: d[1] * d[2])
+
+    assert [fast.value_and_grad({1: 2.0, 2: x}) for x in (3.0, 4.0)] == [
+        (6.0, {1: 3.0, 2: 2.0}),
+        (8.0, {1: 4.0, 2: 2.0}),
+    ]

@@ -17,7 +17,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.frontends.recording.user_code import list_instructions
-from wiregrad.frontends.replay import function_source
+from wiregrad.frontends.replay import branch_merging, function_source
 from wiregrad.frontends.replay.outside_watches import nested_codes
 from wiregrad.frontends.replay.recorded_calls import certify
 
@@ -124,9 +124,61 @@ def python_and_numpy_numbers(a: Any, b: Any) -> Any:
     return y * b
 
 
+def tuples_in_arms(a: Any, b: Any) -> Any:
+    pair = (a, b, 2)
+    if a > b:
+        pair = (b, a, 2)
+    return pair[0] * 2.0 - pair[1] * pair[2]
+
+
+def same_whole_number_in_both_arms(a: Any, b: Any) -> Any:
+    n = 3
+    if a > b:
+        n = 3
+        a = a * 2.0
+    return a * n * b
+
+
+def same_text_in_both_arms(a: Any, b: Any) -> Any:
+    name = "twice"
+    if a > b:
+        name = "twice"
+        a = a * 2.0
+    return a * len(name) * b
+
+
+def returns_in_inner_arms(a: Any, b: Any) -> Any:
+    if a > b:
+        if a > 0.0:
+            return a * b
+        return a * 2.0
+    return b - a
+
+
+def unpacks_pairs(a: Any, b: Any) -> Any:
+    c, d = (b, a) if a > b else (a, b)
+    return c * 2.0 - d
+
+
+def updates_by_choices(a: Any, b: Any) -> Any:
+    y = b
+    y += a if a > 0.0 else b * 3.0
+    y *= soft(a)
+    y -= max(a, b)
+    return y
+
+
+def negates_plain_conditions(a: Any, b: Any) -> Any:
+    if not OFFSETS:
+        return a
+    return a * b if not a > b else b - a
+
+
 MERGED = [
+    *(tuples_in_arms, same_whole_number_in_both_arms, same_text_in_both_arms, returns_in_inner_arms, unpacks_pairs),
     *(assign_in_one_arm, assign_in_both_arms, early_returns, nested, connectives, loop_with_branch, extremes),
     *(helper_with_branch, flags, infinite_in_the_other_arm, reads_lists_and_objects, python_and_numpy_numbers),
+    *(negates_plain_conditions, updates_by_choices),
 ]
 
 
@@ -187,7 +239,100 @@ def none_in_one_arm(a: Any, b: Any) -> Any:
     return a if limit is None else limit * a
 
 
+def tuples_of_two_lengths(a: Any, b: Any) -> Any:
+    pair = (a, b)
+    if a > b:
+        pair = (b,)  # type: ignore[assignment]
+    return pair[0] * 2.0
+
+
+def list_in_an_inner_arm(a: Any, b: Any) -> Any:
+    parts = [a]
+    if a > 0.0:
+        if b > 0.0:
+            parts = [b]
+        y = parts[0] * 2.0
+    else:
+        y = a
+    return y
+
+
+def list_chosen_in_an_arm(a: Any, b: Any) -> Any:
+    y = b
+    if a > 0.0:
+        part = b if b > 0.0 else [a, b]
+        y = part * 2.0 if b > 0.0 else part[0]
+    return y * a
+
+
+def numbers_as_conditions(a: Any, b: Any) -> Any:
+    return a * 2.0 if a > b and b else b
+
+
+def numbers_as_alternatives(a: Any, b: Any) -> Any:
+    return a * 2.0 if a > b or b else a - b
+
+
+def list_as_condition_in_an_arm(a: Any, b: Any) -> Any:
+    y = a
+    if b > -0.5:
+        y = a * 2.0 if a > b and [a] else b
+    return y * b
+
+
+def truth_of_a_number(a: Any, b: Any) -> Any:
+    return a * b if a else b
+
+
+def object_in_a_list(a: Any, b: Any) -> Any:
+    return a * len(MODELS) if a > b else b
+
+
+def chain_of_calls(a: Any, b: Any) -> Any:
+    return a * b if -1.0 < abs(a) < 1.0 else b
+
+
+def attribute_with_underscores(a: Any, b: Any) -> Any:
+    return a * len(np.__name__) if a > b else b
+
+
+def keyword_with_underscores(a: Any, b: Any) -> Any:
+    return scale_by(a, __factor=b) if a > b else b
+
+
+def scale_by(a: Any, **factors: Any) -> Any:
+    return a * factors["__factor"]
+
+
+def variable_of_a_comprehension(a: Any, b: Any) -> Any:
+    a = sum([a * 0.5 for a in (a, b)])
+    return a * 2.0 if a > b else b
+
+
+def calls_what_tells_numbers_apart(a: Any, b: Any) -> Any:
+    y = a
+    if b > 0.0:
+        y = np.tanh(a)
+    return double_numpy_numbers(y)
+
+
+def double_numpy_numbers(y: Any) -> Any:
+    return y * 2.0 if isinstance(y, np.floating) else y
+
+
+def multiplies_a_list(a: Any, b: Any) -> Any:
+    y = a
+    if b > 0.0:
+        y = np.tanh(a)
+    return np.sum(np.array(OFFSETS) * y)
+
+
+MODELS = [MODEL]
 CERTIFIED = [
+    *(tuples_of_two_lengths, list_in_an_inner_arm, list_chosen_in_an_arm, numbers_as_conditions, truth_of_a_number),
+    *(numbers_as_alternatives, list_as_condition_in_an_arm, object_in_a_list, chain_of_calls),
+    *(attribute_with_underscores, keyword_with_underscores, variable_of_a_comprehension),
+    *(calls_what_tells_numbers_apart, multiplies_a_list),
     *(integer_that_is_read, unbound_where_it_is_read, data_dependent_count, breaks_out, containers_in_arms),
     *(text_in_arms, tells_numbers_apart, none_in_one_arm),
 ]
@@ -365,6 +510,21 @@ def test_an_arm_that_raises_is_not_merged() -> None:
         fast(-1.0)
 
 
+def test_an_arm_with_very_many_steps_is_certified(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(a: Any, b: Any) -> Any:
+        y = b
+        if a > b:
+            for _ in range(60):
+                y = y * 0.5 + a
+        return y
+
+    monkeypatch.setattr(branch_merging, "MAX_ARM_STEPS", 50)
+    fast = check_everywhere(f)
+
+    assert fast.info.records > 1
+    assert all(variant.certificates for variant in fast.info.variants)
+
+
 def test_a_function_that_calls_itself_comes_to_an_end() -> None:
     def countdown(x: Any) -> Any:
         return countdown(x - 1.0) * x if x > 1.0 else x
@@ -400,6 +560,113 @@ def test_a_function_without_source_that_cannot_be_merged_is_certified(f: Callabl
     fast = check_everywhere(forget_source(f))
 
     assert all(variant.certificates for variant in fast.info.variants)
+
+
+def else_arm_alone(a: Any, b: Any) -> Any:
+    if a > b:
+        pass
+    else:
+        a = b * 2.0
+    return a * b
+
+
+def arm_without_effect(a: Any, b: Any) -> Any:
+    if a > b:
+        pass
+    return a * b
+
+
+def negated_expression(a: Any, b: Any) -> Any:
+    return a * b if not (a > b or b > 1.0) else a
+
+
+def sequences_of_a_loop(a: Any, b: Any) -> Any:
+    for i, j in ((1.0, 2.0), (3.0, 4.0)):
+        a = a * i + j
+    return a * b
+
+
+def loop_that_goes_on(a: Any, b: Any) -> Any:
+    total = a
+    for k in range(3):
+        if k == 1:
+            continue
+        total = total * a + k
+    return total * b
+
+
+def while_loop(a: Any, b: Any) -> Any:
+    while a > 1.0:
+        a = a / 2.0
+    return a * b
+
+
+def returns_from_a_loop(a: Any, b: Any) -> Any:
+    for k in (2.0, 3.0):
+        return a * k
+    return b
+
+
+def operators_of_bits(a: Any, b: Any) -> Any:
+    n = 6 & 3 | 8
+    n |= 16
+    return a * n + b
+
+
+def inner_function(a: Any, b: Any) -> Any:
+    scale = lambda t: t * b  # noqa: E731 - the way is what is tested
+    return scale(a)
+
+
+def looks_into_a_tuple(a: Any, b: Any) -> Any:
+    return a * b if 1.0 in (2.0, 1.0) else a
+
+
+def asks_for_none(a: Any, b: Any) -> Any:
+    return b if a is None else a * b
+
+
+def rotates_variables(a: Any, b: Any) -> Any:
+    c, d, e, f = a, b, a + b, a - b
+    c, d, e, f = f, e, d, c
+    return c * d + e / (f * f + 1.0)
+
+
+def nested_targets(a: Any, b: Any) -> Any:
+    c, (d, e) = (a, (b, 2.0))
+    return c * d * e
+
+
+def updates_an_element(a: Any, b: Any) -> Any:
+    parts = [1.0, 2.0]
+    parts[0] += a
+    return parts[0] * b
+
+
+def two_targets(a: Any, b: Any) -> Any:
+    x = y = a * b
+    return x + y
+
+
+def unpacked_arguments(a: Any, b: Any) -> Any:
+    pair = (a, b)
+    return np.add(*pair) * a
+
+
+def chosen_function(a: Any, b: Any) -> Any:
+    return (np.sin if OFFSETS else np.cos)(a) * b
+
+
+SHAPES_OF_CODE = [
+    *(else_arm_alone, arm_without_effect, negated_expression, sequences_of_a_loop, loop_that_goes_on, while_loop),
+    *(returns_from_a_loop, operators_of_bits, inner_function, looks_into_a_tuple, asks_for_none, rotates_variables),
+    *(nested_targets, updates_an_element, two_targets, unpacked_arguments, chosen_function),
+]
+
+
+@pytest.mark.parametrize("f", SHAPES_OF_CODE, ids=lambda f: f.__name__)
+def test_whatever_is_read_from_bytecode_gives_the_answers_of_plain_python(f: Callable[..., Any]) -> None:
+    check_everywhere(forget_source(f), [(2.0, 1.0), (-0.5, 0.5), (0.5, 1.5), (-2.0, -1.0), (3.0, 0.0)])
 
 
 def test_variables_of_an_enclosing_function_are_read_from_bytecode() -> None:
@@ -543,6 +810,26 @@ def test_two_hundred_random_branching_functions_give_the_answers_of_plain_python
     check_random_function(1000 + seed, 500, with_source=with_source)
 
 
+def count_conditions(x: Any) -> Any:
+    return 1.0 * ((x > 0.0) + (x > -5.0))
+
+
+def raise_to_conditions(x: Any) -> Any:
+    return 3.0 ** ((x > 0.0) + (x > -5.0))
+
+
+@pytest.mark.parametrize("sign", ["+", "-", "*"])
+@pytest.mark.parametrize("helper", [count_conditions, raise_to_conditions], ids=lambda f: f.__name__)
+def test_an_update_by_a_function_that_tells_numbers_apart_is_no_choice_of_numbers(
+    helper: Callable[..., Any], sign: str
+) -> None:
+    text = f"def f(a, b):\n    y = b\n    z = np.tanh(a) if b > 0.0 else a\n    y {sign}= h(z)\n    return y\n"
+    f = define(text, {"np": np, "h": helper}, f"an update by {helper.__name__}, {sign}")
+    fast = wg.compile(f)
+    for point in [(2.25, 1.0), (2.25, -1.0), (-1.0, -1.0), (-1.0, 1.0), (0.0, -1.0)]:
+        assert fast(*point) == f(*point), point
+
+
 class Effects:
     """Everything that a function of the family below may change, and a text that says how often it did."""
 
@@ -595,6 +882,9 @@ class Meter:
 METER = Meter()
 """
 CHANGES = {
+    "helper in an update": "y = b; y += note(a)",
+    "choice in an update": "y = b; y *= note(a) if b > 1.5 else b",
+    "method in an update": "n = 1; n += LOG.append(1) or 1",
     "append": "n = LOG.append(1)",
     "append as a statement": "LOG.append(1)",
     "helper": "y = note(a)",

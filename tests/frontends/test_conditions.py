@@ -476,3 +476,50 @@ def test_bitwise_operators_join_conditions() -> None:
     x = np.array([-4.0, -2.0, 1.0, 3.0])
 
     assert wg.grad(f)(x).tolist() == wg.run(f, x).grads["x"].tolist() == [0.0, 1.0, 1.0, 0.0]
+
+
+WHOLE_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "the absolute value": lambda x: x * abs(-(x > 1)) * abs((x > 1) - 3),
+    "quotient and remainder": lambda x: x * divmod((x > 1) + 6, 4)[1] + divmod(7, (x > 1) + 2)[0],
+    "rounding": lambda x: x * round((x > 1) + 1),
+    "rounding to tens": lambda x: x * round((x > 1) + 14, -1),
+    "a method of int": lambda x: x * ((x > 1) + 2).bit_length(),
+    "a float32": lambda x: x * (((x > 1) + 1) * np.float32(2.0)),
+    "beside a float32": lambda x: x * (np.float32(2.0) + ((x > 1) + 1)),
+    "beside None": lambda x: x if (x > 1) == None else 2.0 * x,  # noqa: E711 - the comparison is what is tested
+    "a NumPy number beside None": lambda x: x if np.sin(x) != None else 2.0 * x,  # noqa: E711
+    "a list of values": lambda x: [x, 2.0 * x][(x > 1) + 0],
+}
+
+
+@pytest.mark.parametrize("number", [0.5, 2.0])
+@pytest.mark.parametrize("use", WHOLE_NUMBERS)
+def test_whole_numbers_made_of_conditions_are_those_of_python(use: str, number: float) -> None:
+    f = WHOLE_NUMBERS[use]
+    compiled = wg.compile(f)
+
+    assert [compiled(number), compiled(number)] == [f(number), f(number)]
+    assert wg.grad(f)(number) == pytest.approx((f(number + 0.25) - f(number - 0.25)) / 0.5)
+
+
+UNSUPPORTED: dict[str, Callable[[Any], Any]] = {
+    "addition": lambda x: x if (x > 1) + "a" else 2.0 * x,
+    "order": lambda x: x if (x > 1) < "a" else 2.0 * x,
+    "bits": lambda x: x if (x > 1) & "a" else 2.0 * x,
+}
+
+
+@pytest.mark.parametrize("wrap", [wg.compile, wg.grad])
+@pytest.mark.parametrize("use", UNSUPPORTED)
+def test_a_condition_beside_text_raises_the_error_of_python(use: str, wrap: Any) -> None:
+    with pytest.raises(TypeError) as wanted:
+        UNSUPPORTED[use](2.0)
+
+    with pytest.raises(TypeError) as raised:
+        wrap(UNSUPPORTED[use])(2.0)
+    assert str(raised.value) == str(wanted.value)
+
+
+def test_an_attribute_that_a_whole_number_does_not_have_is_named() -> None:
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'bitlength'"):
+        wg.grad(lambda x: x * ((x > 1) + 2).bitlength())(2.0)

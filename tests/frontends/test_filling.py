@@ -227,7 +227,28 @@ def fill_like_a_plain_array(x: Any) -> Any:
     return np.sum(y**2) + np.linalg.det(z + np.diag(x[:2]))
 
 
+def fill_long_rows(x: Any) -> Any:
+    y = np.zeros(9000)
+    y[:] = np.repeat(x, 3000)
+    y[5] = x[0] * x[1]
+    return y[5] * y[7] + y[8000] * y[6]
+
+
+def fill_with_leading_axes(x: Any) -> Any:
+    y = np.zeros(3)
+    y[:] = (x * x).reshape(1, 1, 3)
+    y[1:1] = y[2:2]
+    return np.sum(y * x)
+
+
+def fill_list_with_dtype(x: Any) -> Any:
+    y = np.asarray([x[0], x[1] * x[2]], float)
+    y[0] = x[1] * y[1]
+    return np.sum(y)
+
+
 PROGRAMS = [
+    *(fill_long_rows, fill_with_leading_axes, fill_list_with_dtype),
     *(fill_by_elements, fill_by_recurrence, fill_rows, accumulate, accumulate_elements, fill_eye, fill_through_views),
     *(fill_copy, fill_result, fill_like, update_by_functions, write_to_out, swap, fill_complex, fill_by_lists),
     *(fill_columns, update_result, fill_flat_rows, update_elements_in_turn, write_where_a_mask_is_true),
@@ -1115,6 +1136,20 @@ def test_an_error_that_numpy_hides_comes_out_of_a_transform_itself() -> None:
         wg.grad(f)(2.0)
 
 
+OUTSIDE = np.zeros(3)
+
+
+def read_as_whole_numbers(y: Any, x: Any) -> Any:
+    numbers = y.view(np.int64)
+    y[0] = x[0]
+    return numbers[1]
+
+
+def divide_into_two(y: Any, x: Any) -> Any:
+    y[0] = x[0]
+    return np.divmod(y, 0.7, out=(np.zeros(3), np.zeros(3)))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -1122,6 +1157,10 @@ def test_an_error_that_numpy_hides_comes_out_of_a_transform_itself() -> None:
         (lambda x: x[1:].__setitem__(0, 1.0), "view of another"),
         (lambda x: x[0].__setitem__((), 1.0), "number does not change"),
         (lambda x: np.add(x, 1.0, out=np.zeros(3, int)), "assign the result instead"),
+        (lambda x: np.add.at(OUTSIDE, [0], x[0]), r"np\.add\.at would write .* into a plain array"),
+        (lambda x: np.copyto(OUTSIDE, x), r"np\.copyto would write .* into a plain array"),
+        (lambda x: read_as_whole_numbers(np.zeros(3), x), "reads the memory of an array as another dtype"),
+        (lambda x: divide_into_two(np.zeros(3), x), "several results and cannot write recorded values to out="),
     ],
 )
 def test_what_cannot_be_filled_says_what_to_write(change: Callable[[Any], Any], message: str) -> None:
@@ -1396,3 +1435,85 @@ def test_a_conversion_like_a_value_does_not_share_memory_with_a_plain_array(name
     out[0] = 5.0
 
     assert (out[0], plain[0]) == (5.0, 0.0)
+
+
+def test_memory_of_a_filled_array_is_not_taken_for_numbers() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(3)
+        memory = memoryview(y)
+        y[0] = x[0]
+        return float(np.frombuffer(memory).sum())
+
+    with pytest.raises(EscapeError, match="the memory of an array that was filled"):
+        wg.grad(f)(POINT)
+
+
+def test_an_array_keeps_its_name_when_it_is_filled() -> None:
+    x = wg.Value(POINT)
+    y = x * x
+    y.name = "square"
+    y[1] = 3.0
+    (y * x).sum().backward()
+
+    assert y.name == "square"
+    assert_array_equal(x.grad, [3.0 * POINT[0] ** 2, 3.0, 3.0 * POINT[2] ** 2])
+
+
+@pytest.mark.parametrize("like", [np.array, np.asarray])
+def test_a_list_of_values_made_like_a_value_has_the_dtype_that_is_asked_for(like: Any) -> None:
+    def f(x: Any) -> Any:
+        y = like([x[0], x[1] * x[2]], np.float32, like=x)
+        assert y.dtype == np.float32
+        y[0] = x[1]
+        return y.sum()
+
+    np.testing.assert_allclose(wg.grad(f)(POINT), [0.0, 1.0 + POINT[2], POINT[1]], rtol=1e-6)
+
+
+LIKE_CALLS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("zeros", "ones", "eye", "identity", "tri"), (3,)),
+    **{name: ([1.0, 2.0, 3.0],) for name in CONVERTERS},
+    "full": (3, 2.0),
+    "arange": (3.0,),
+    "fromiter": ([1.0, 2.0, 3.0], float),
+    "fromfunction": (lambda i: i * 1.0, (3,)),
+}
+"""The arguments of NumPy's functions that make an array like another one."""
+LIKE_FUNCTIONS = {name: getattr(np, name) for name in LIKE_CALLS}
+"""The same functions under names that a module has for them, as after `from numpy import zeros`."""
+
+
+def make_filled_copy(x: Any) -> Any:
+    y = x.copy()
+    y[0] = x[1]
+    return y
+
+
+def make_filled_zeros(x: Any) -> Any:
+    y = np.zeros(3)
+    y[0] = x[1]
+    return y
+
+
+PATTERNS: dict[str, Callable[[Any], Any]] = {
+    "a value": lambda x: x,
+    "a filled copy": make_filled_copy,
+    "a filled array": make_filled_zeros,
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("name", LIKE_CALLS)
+def test_an_array_made_like_a_value_can_be_filled_whatever_name_its_maker_has(name: str, pattern: str) -> None:
+    def fill(x: Any, make: Callable[..., Any]) -> Any:
+        # NumPy's own `fromiter` reads this argument after it has released it, so a variable holds it.
+        like = PATTERNS[pattern](x)
+        y = make(*LIKE_CALLS[name], like=like)
+        y[0] = x[0] * x[1]
+        return np.sum(y)
+
+    rows = np.ones(3) if np.ndim(LIKE_FUNCTIONS[name](*LIKE_CALLS[name])) == 2 else np.ones(1)
+    for make in (LIKE_FUNCTIONS[name], lambda *args, like: getattr(np, name)(*args, like=like)):
+        gradient = wg.grad(lambda x, make=make: fill(x, make))(POINT)
+
+        np.testing.assert_allclose(gradient, len(rows) * np.array([POINT[1], POINT[0], 0.0]))

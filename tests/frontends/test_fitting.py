@@ -217,3 +217,10 @@ def test_steps_are_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert "step 1: " in capsys.readouterr().err
     wg.newton(lambda x: (x - 1.0) ** 2, 0.0)
     assert capsys.readouterr().err == ""
+
+
+def test_many_unknowns_that_all_residuals_read_are_fitted() -> None:
+    fit = wg.least_squares(lambda z: z * z.sum() / len(z) - 1.0, np.linspace(0.4, 0.6, 120))
+
+    assert fit.converged
+    assert_allclose(fit.x, 1.0, rtol=1e-8)

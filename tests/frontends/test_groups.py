@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad.errors import OperandError
 from wiregrad.frontends.recording import trace, user_code
 
 from ..support.lecture_mlp import Layer, Neuron, make_model
@@ -421,3 +422,9 @@ def test_objects_of_one_use_do_not_have_all_parts_searched_each_time(monkeypatch
 
     assert [item for item in searched if item is model]
     assert len([item for item in searched if item is model]) <= 2 * user_code.MAX_SEARCHES
+
+
+@pytest.mark.parametrize("label", ["", "a/b", "a\nb", 3])
+def test_a_label_that_pictures_cannot_show_is_refused(label: Any) -> None:
+    with pytest.raises(OperandError, match="printable text without '/'; got"), wg.group(label):
+        pass

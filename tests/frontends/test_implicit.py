@@ -245,6 +245,26 @@ REFUSED: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
         "Jacobian of the equation at its solution is singular",
         lambda: wg.grad(lambda a: wg.root(lambda x, a: x**3 * a, 0.0, a))(2.0),
     ),
+    "infinite slope": (
+        SingularError,
+        "the derivative of the equation at its solution is not finite",
+        lambda: wg.grad(lambda a: wg.root(lambda x, a: np.cbrt(x - a), 1.0, a))(1.0),
+    ),
+    "a zero that lies at infinity": (
+        ConvergenceError,
+        "found no zero .* at 100",
+        lambda: wg.root(lambda x: np.exp(-x), 0.0),
+    ),
+    "an iteration that leaves the domain": (
+        ConvergenceError,
+        "did not settle: x still changes by 0.25",
+        lambda: wg.fixed_point(lambda x: np.where(x > 0.5, np.nan, x * 0.5 + 0.4), 0.3),
+    ),
+    "a first guess outside of the domain": (
+        ConvergenceError,
+        "the function is not finite at the first guess, 5",
+        lambda: wg.fixed_point(lambda x: np.sqrt(x - 10.0), 5.0),
+    ),
     "no contraction": (ConvergenceError, "did not settle", lambda: wg.fixed_point(lambda x: x**2 + 1.0, 1.0)),
     "maximum": (ConvergenceError, "saddle point or a maximum", lambda: wg.minimize(lambda x: -(x**2), 0.0)),
     "no minimum": (ConvergenceError, "no minimum was found", lambda: wg.minimize(lambda x: x**3, 1.0)),

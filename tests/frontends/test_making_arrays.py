@@ -17,7 +17,7 @@ from numpy import array as array_of_numpy
 import wiregrad as wg
 import wiregrad.numpy as wnp
 from tests.support.plain_numpy import POINT, WAYS, slopes_of
-from wiregrad.errors import EscapeError, ShapeError
+from wiregrad.errors import EscapeError, NoRuleError, OperandError, ShapeError
 from wiregrad.frontends.recording.library_hooks import ORIGINALS, STAND_INS
 
 from ..support.limits import PATIENCE, wait_for_thread
@@ -320,3 +320,25 @@ def test_lists_of_arrays_that_were_filled_keep_their_gradient() -> None:
         )
 
     assert wg.grad(f)(3.0) == pytest.approx(3.0 + 2 * 2 * 3.0 + (2 * 3.0 + 2 * 3.0) / 4)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (np.vectorize(np.dot, signature="(n),(n)->()"), OperandError, "has 2 arguments; got 1"),
+        (lambda x: list(np.nditer(x)), NoRuleError, "np.nditer reads the memory of an array"),
+        (lambda x: np.fromiter(("a" for _ in x), float), ValueError, "could not convert string"),
+        (lambda x: np.fromiter([1.0], float, count=2) * x, ValueError, "iterator too short"),
+    ],
+)
+def test_calls_that_numpy_refuses_are_refused(make: Callable[[Any], Any], error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        wg.grad(lambda x: np.sum(make(x)))(POINT)
+
+
+def test_vectorize_with_a_signature_joins_single_results() -> None:
+    def f(x: Any) -> Any:
+        product: Any = np.vectorize(lambda a, b: np.sum(a * b), signature="(n),(n)->()")
+        return np.prod(product(np.stack([x, x**2]), x))
+
+    np.testing.assert_allclose(wg.grad(f)(POINT), slopes_of(f, POINT), rtol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad import nn
-from wiregrad.errors import BranchError, GradientError, OperandError, ShapeError
+from wiregrad.errors import BranchError, GradientError, NonFiniteError, OperandError, ShapeError
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.transforms import memory_plans
 from wiregrad.frontends.transforms.memory_plans import (
@@ -362,6 +363,7 @@ def test_a_step_that_does_not_repeat_itself_is_refused() -> None:
         ([], None, 10**6, "got none"),
         ([np.sin, 3], None, 10**6, "got 3"),
         ([np.sin] * 2, [1.0], 10**6, "as many entries of parameters; got 1"),
+        (3.0, None, 10**6, "list of steps, each a function .*; got 3.0"),
         ([np.sin], None, 0, "whole number of bytes"),
         ([np.sin], None, "64 MB", "whole number of bytes"),
     ],
@@ -369,6 +371,43 @@ def test_a_step_that_does_not_repeat_itself_is_refused() -> None:
 def test_wrong_arguments_are_named(steps: Any, parameters: Any, budget: Any, message: str) -> None:
     with pytest.raises(OperandError, match=message):
         wg.plan_memory(steps, np.ones(4), parameters, budget=budget)
+
+
+def test_parameters_beside_a_function_are_refused() -> None:
+    with pytest.raises(OperandError, match="parameters belong to a list of steps"):
+        wg.plan_memory(np.sin, np.ones(4), parameters=[1.0], budget=10**6)
+
+
+@pytest.mark.parametrize("args", [(), (np.ones(4), [1.0, 2.0], [1.0])])
+def test_a_plan_of_steps_takes_one_input_and_parameters(args: Any) -> None:
+    with pytest.raises(OperandError, match="takes the input of the first step, and parameters"):
+        wg.plan_memory([np.sin, np.cos], *args, budget=10**6)
+
+
+def test_parameters_of_another_number_of_steps_are_refused() -> None:
+    plan = wg.plan_memory([np.multiply] * 3, np.ones(4), [1.0, 2.0, 3.0], budget=10**6)
+
+    with pytest.raises(OperandError, match=r"has 3 steps; got 2 entries of parameters"):
+        plan(np.ones(4), [1.0, 2.0])
+
+
+def test_memory_that_is_traced_already_stays_traced() -> None:
+    tracemalloc.start()
+    try:
+        plan = wg.plan_memory([np.sin] * 9, np.ones(1000), budget=10**6)
+        still = tracemalloc.is_tracing()
+    finally:
+        tracemalloc.stop()
+
+    assert still
+    assert plan.needs.steps[0].given == 8000
+
+
+def test_the_step_of_a_plan_that_makes_an_infinity_is_named() -> None:
+    plan = wg.plan_memory([np.sqrt, np.sin], np.ones(3), budget=10**6)
+
+    with wg.anomaly(), pytest.raises(NonFiniteError, match="sqrt sent Inf back to x"):
+        wg.grad(lambda x: np.sum(plan(x)))(np.array([0.0, 1.0, 4.0]))
 
 
 def test_a_larger_input_than_planned_is_refused() -> None:

@@ -639,6 +639,31 @@ def test_events_are_listed_in_the_order_in_which_they_take_place() -> None:
     assert_allclose(np.concatenate(backward.event_times), [0.55, 0.45, 0.4, 0.6, 0.5], rtol=1e-9)
 
 
+def decay(k: Any, times: Any = (0.0, 1.0)) -> Any:
+    return solve_last(lambda t, y, k: -k * t * y, 1.0, times, k, rtol=1e-6, atol=1e-8)
+
+
+def test_tangents_and_gradients_nest_either_way() -> None:
+    by_push = wg.grad(lambda k: wg.jvp(decay, (k,), (1.0,))[1])(0.7)
+    by_pull = wg.jvp(wg.grad(decay), (0.7,), (1.0,))[1]
+
+    assert_allclose([by_push, by_pull], 0.25 * np.exp(-0.35), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("direction", "slope"), [([1.0, 0.0], 0.3), ([0.0, 1.0], -1.0)])
+def test_tangents_of_times_are_pushed(direction: list[float], slope: float) -> None:
+    times = np.array([0.3, 1.0])
+    _, tangent = wg.jvp(lambda ts: decay(1.0, ts), (times,), (np.array(direction),))
+
+    assert_allclose(tangent, slope * np.exp(-(1.0 - 0.09) / 2.0), rtol=1e-5)
+
+
+def test_a_value_that_f_reads_from_outside_has_a_gradient() -> None:
+    gradient = wg.grad(lambda k: solve_last(lambda t, y: -k * y, 1.0, [0.0, 1.0]))(0.5)
+
+    assert_allclose(gradient, -np.exp(-0.5), rtol=1e-8)
+
+
 def test_the_continuous_adjoint_refuses_values_that_it_is_not_passed() -> None:
     with pytest.raises(EscapeError, match="pass the value after ts"):
         wg.grad(lambda k: solve_last(lambda t, y: -k * y, 1.0, [0.0, 1.0], adjoint="continuous"))(0.5)
@@ -1001,6 +1026,12 @@ def change_of_mood(t: Any, y: Any) -> Any:
     return -ANGRY[0] * y
 
 
+def make_change_after(calls: int) -> Callable[..., Any]:
+    """Return a function of two slopes: the first so many calls give the one, later ones the other."""
+    count = iter(range(10**6))
+    return lambda t, y: -y if next(count) < calls else -2.0 * y
+
+
 BAD_PROBLEMS = {
     "stiff": (
         ConvergenceError,
@@ -1138,6 +1169,11 @@ BAD_PROBLEMS = {
         OperandError,
         "known from 0 to 0.4515",
         lambda: wg.odeint(fall, np.array([1.0, 0.0]), [0, 1], events=[wg.event(lambda t, y: y[0])]).sol(0.6),
+    ),
+    "f that changes between the steps": (
+        GradientError,
+        "f depends on something",
+        lambda: wg.grad(lambda x: solve_last(make_change_after(45), x, [0, 1], method="rk4", step=0.1))(1.0),
     ),
     "f that changes": (
         GradientError,

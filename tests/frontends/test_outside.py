@@ -7,7 +7,7 @@ import functools
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pytest
@@ -569,3 +569,116 @@ def test_a_recorded_value_that_a_list_outside_has_kept_may_be_read_by_a_compiled
 
     np.testing.assert_allclose(wg.compile(wg.grad(f))(start), expected)
     np.testing.assert_allclose(wg.compile(f)(start), f(start))
+
+
+def count_in_a_class() -> Callable[[Any], Any]:
+    class Counts:
+        pass
+
+    def f(x: Any) -> Any:
+        Counts.calls = getattr(Counts, "calls", 0) + 1  # type: ignore[attr-defined]
+        return x * Counts.calls  # type: ignore[attr-defined]
+
+    return f
+
+
+def count_in_a_slot() -> Callable[[Any], Any]:
+    class Counts:
+        __slots__ = ("calls",)
+
+    counts = Counts()
+
+    def f(x: Any) -> Any:
+        counts.calls = getattr(counts, "calls", 0) + 1  # type: ignore[attr-defined]
+        return x * counts.calls  # type: ignore[attr-defined]
+
+    return f
+
+
+def count_in_a_cell() -> Callable[[Any], Any]:
+    def f(x: Any) -> Any:
+        nonlocal calls
+        try:
+            calls = calls + 1
+        except NameError:
+            calls = 1
+        return x * calls
+
+    if f is None:
+        calls = 0
+    return f
+
+
+def count_in_a_default() -> Callable[[Any], Any]:
+    def step(calls: int = 0) -> int:
+        return calls + 1
+
+    def f(x: Any) -> Any:
+        step.__defaults__ = (step(),)
+        return x * step()
+
+    return f
+
+
+def count_in_an_attribute() -> Callable[[Any], Any]:
+    def f(x: Any) -> Any:
+        f.calls = getattr(f, "calls", 0) + 1  # type: ignore[attr-defined]
+        return x * f.calls  # type: ignore[attr-defined]
+
+    return f
+
+
+COUNTERS = [count_in_a_class, count_in_a_slot, count_in_a_cell, count_in_a_default, count_in_an_attribute]
+
+
+@pytest.mark.parametrize("make", COUNTERS, ids=lambda f: f.__name__)
+def test_a_function_that_counts_its_calls_outside_counts_each_once(make: Callable[[], Any]) -> None:
+    plain, fast = make(), wg.compile(make())
+
+    assert [fast(x) for x in (2.0, 3.0, 3.0, 5.0)] == [plain(x) for x in (2.0, 3.0, 3.0, 5.0)]
+    ((reason, count),) = fast.info.fallbacks
+    assert "changes what it uses from outside" in reason
+    assert count == 4
+
+
+def test_names_of_the_fields_of_a_dtype_are_no_constants() -> None:
+    kind = np.dtype([("one", float)])
+    fast = wg.compile(lambda x: x * len(kind.names[0]))  # type: ignore[index]
+
+    assert fast(2.0) == 6.0
+    kind.names = ("three",)
+    assert fast(2.0) == 10.0
+
+
+def test_an_attribute_that_a_protocol_asks_for_is_noticed_when_it_goes() -> None:
+    @runtime_checkable
+    class Sized(Protocol):
+        size: float
+
+    class Box:
+        size = 3.0
+
+    box = Box()
+    fast = wg.compile(lambda x: x * 2.0 if isinstance(box, Sized) else x)
+
+    assert fast(3.0) == 6.0
+    del Box.size
+    assert fast(3.0) == 3.0
+
+
+def test_long_bytes_outside_make_the_function_run_itself() -> None:
+    numbers = bytearray(MAX_BYTES + 1)
+    fast = wg.compile(lambda x: x * (len(numbers) + numbers[0]))
+
+    assert fast(2.0) == 2.0 * (MAX_BYTES + 1)
+    numbers[0] = 1
+    assert fast(2.0) == 2.0 * (MAX_BYTES + 2)
+    assert "from outside" in fast.info.fallbacks[0][0]
+
+
+def test_a_value_from_outside_is_returned_as_it_is() -> None:
+    outside = wg.Value(3.0)
+    fast = wg.compile(lambda x: outside)
+
+    assert fast(2.0) is outside
+    assert "wg.Value from outside" in fast.info.fallbacks[0][0]

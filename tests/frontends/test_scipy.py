@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import os
@@ -24,11 +25,12 @@ import scipy.optimize.elementwise
 import scipy.signal
 import scipy.sparse
 import scipy.sparse.linalg
+import scipy.special
 import scipy.stats
 from scipy.linalg import solve_triangular
 
 import wiregrad as wg
-from wiregrad.errors import EscapeError, NoRuleError, ShapeError
+from wiregrad.errors import EscapeError, NoRuleError, OperandError, ShapeError
 from wiregrad.frontends.recording import library_hooks
 from wiregrad.frontends.recording.library_hooks import TAUGHT, holds_wire, list_modules, teach_module
 from wiregrad.ops.functions import FUNCTIONS_BY_SCIPY, RegisteredFunction
@@ -297,6 +299,21 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         NoRuleError,
         r"scipy\.optimize\.brentq is not differentiated",
     ),
+    "a transform": (
+        lambda k: scipy.fft.fht(k * HEIGHTS, 0.1, 0.5).sum(),
+        NoRuleError,
+        r"scipy\.fft\.fht has no rule",
+    ),
+    "a long double": (
+        lambda k: scipy.special.gammaln((k * HEIGHTS).astype(np.longdouble)).sum(),
+        OperandError,
+        r"float32 and float64; got .*; write x.astype\(np.float64\)",
+    ),
+    "a long complex number": (
+        lambda k: scipy.special.gammaln(np.abs(k * HEIGHTS.astype(np.clongdouble)) * np.clongdouble(1j)).sum(),
+        OperandError,
+        r"float32 and float64; got .*; write x.astype\(np.complex128\)",
+    ),
     "output": (
         lambda k: scipy.ndimage.convolve1d(k * HEIGHTS, [1.0], output=np.zeros(5)).sum(),
         NoRuleError,
@@ -453,3 +470,16 @@ def test_nothing_needs_scipy_until_it_is_called() -> None:
 
 def test_a_setting_leaves_scipy_alone() -> None:
     assert run_python(SWITCHED_OFF, WIREGRAD_SCIPY="0") == "UnknownToLibraryError scipy.linalg.inv has no rule: co\n"
+
+
+def test_a_frozen_distribution_has_no_other_attributes() -> None:
+    with pytest.raises(AttributeError, match="_parameters"):
+        wg.grad(lambda p: scipy.stats.norm(p, 1.0)._parameters)(0.5)
+
+
+def test_a_frozen_distribution_can_be_copied() -> None:
+    def f(p: Any) -> Any:
+        return copy.deepcopy(copy.copy(scipy.stats.norm(p[0], p[1]))).logpdf(0.3)
+
+    p = np.array([0.2, 1.5])
+    np.testing.assert_allclose(wg.grad(f)(p), stencil(f, p), rtol=1e-8)

@@ -415,6 +415,18 @@ def test_results_that_differ_each_time_are_refused() -> None:
         wg.sparse_jacobian(lambda x: np.roll(x, next(calls)) * x)(np.arange(1.0, 6.0))
 
 
+def test_results_that_have_another_size_each_time_are_refused() -> None:
+    calls = iter(range(1, 100))
+
+    with pytest.raises(GradientError, match="may not return the same result twice"):
+        wg.sparse_jacobian(lambda x: np.repeat(x * x, next(calls)))(np.arange(1.0, 6.0))
+
+
+def test_an_op_that_mixes_too_many_elements_is_named() -> None:
+    with pytest.raises(GradientError, match=r"the pattern of fft of float64\[6000\] .* use wg.jacobian"):
+        wg.sparse_jacobian(lambda x: np.real(np.fft.fft(x)))(np.ones(6000))
+
+
 @pytest.mark.parametrize("x", [2.0, [1.0, 2.0], np.arange(3), np.array(1.0)])
 def test_only_arrays_of_floats_are_accepted(x: Any) -> None:
     with pytest.raises(OperandError, match="by an array of floats"):

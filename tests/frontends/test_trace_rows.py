@@ -101,7 +101,7 @@ def write_program(seed: int) -> str:
             f"np.{rng.choice(['tanh', 'sin', 'cos', 'square'])}({inner})",
             f"np.{rng.choice(['maximum', 'minimum'])}({inner}, {operand()})",
             f"wg.{rng.choice(['sigmoid', 'softplus', 'relu'])}({inner})",
-            f"({inner}).tanh()",
+            f"({inner} + 0.0 * x).tanh()",
         ]
         return rng.choices(forms, [6, 3, 1, 1, 1, 2, 1, 1, 1])[0]
 
@@ -252,6 +252,118 @@ def test_a_circuit_does_not_depend_on_how_often_its_function_ran(
     first, *others = [describe(tracing.trace(f, 0.3, 1.2)) for _ in range(12)]
 
     assert others == [first] * 11
+
+
+GENERATOR_EXPRESSIONS = {
+    "unpacked": "    a, b, c = (x * k + y for k in range(3))\n    return a * b - c",
+    "summed in a loop": "    for k in range(3):\n        x = x + sum(y * 0.1 * j + k for j in range(3))\n    return x",
+    "run by a for loop": "    for v in (x * k for k in range(3)):\n        y = y + v\n    return y",
+    "run by a counting loop": """
+    for k, v in enumerate(x * j + y for j in range(4)):
+        y = y * k + v
+    return y
+""",
+    "resumed from several lines": """
+    g = (x * k - y for k in range(6))
+    a = next(g)
+    b = next(g) * 2.0
+    for k in range(2):
+        a = a + next(g)
+    return a * b + sum(g)
+""",
+    "run in a function": """
+    def add(values):
+        total = 0.0
+        for v in values:
+            total = total + v * 0.5
+        return total
+    for k in range(2):
+        x = add(y * j + k for j in range(3)) + x
+    return x + add(v for v in [x, y])
+""",
+    "begun here and finished there": """
+    def finish(values):
+        return sum(values) * 2.0
+    g = (x * k + y for k in range(4))
+    return next(g) + finish(g)
+""",
+    "one in another": "    return sum(sum(x * j + k for j in range(2)) * y for k in range(3))",
+    "one that reads another": "    g = (x * k for k in range(3))\n    return sum(v + y for v in g)",
+    "calls": """
+    def half(v):
+        return v * 0.5 + y
+    return sum(half(half(x * k)) for k in range(3)) + sum((lambda v: v * x)(y) for _ in range(2))
+""",
+    "calls in a loop": """
+    def half(v):
+        return v * 0.5
+    for k in range(3):
+        a, b = (half(v) + k for v in (x, y))
+        x = half(a) - b
+    return x
+""",
+    "in a group": """
+    with wg.group('outer'):
+        a, b = (x * k + y for k in range(2))
+    g = (x + k for k in range(2))
+    with wg.group('inner'):
+        a = a + next(g)
+    return a * b + next(g)
+""",
+    "compared": """
+    if all(v < 9.0 for v in (x, y * 2.0)) and any(v * k > 1.0 for k, v in enumerate((x, y))):
+        return x
+    return y
+""",
+    "made by a function": """
+    def scaled(factor):
+        return (factor * v for v in (x, y))
+    for k in range(2):
+        a, b = scaled(k + 0.5)
+        x = a + b
+    return x
+""",
+    "in a method": """
+    class Pair:
+        def __init__(self, items):
+            self.items = items
+        def twice(self, v):
+            return v * 2.0
+        def total(self):
+            return sum(self.twice(v) * k for k, v in enumerate(self.items))
+    pair = Pair([x, y])
+    return pair.total() + sum(pair.twice(v) for v in pair.items)
+""",
+    "many turns": "    for k in range(60):\n        x = x * 0.5 + sum(y * j for j in range(2))\n    return x",
+    "left unfinished": """
+    for k in range(3):
+        x = x + next(y * j + k for j in range(1, 9))
+    return x
+""",
+}
+"""Bodies of functions of x and y."""
+
+
+@pytest.mark.parametrize("kind", GENERATOR_EXPRESSIONS)
+def test_generator_expressions_have_the_same_circuit_either_way(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "def f(x, y):\n" + GENERATOR_EXPRESSIONS[kind].lstrip("\n")
+    quick, slow = trace_both_ways(monkeypatch, make_function(text, f"expression_{kind}.py"), 0.3, 1.2)
+
+    assert quick == slow
+
+
+@pytest.mark.parametrize("kind", GENERATOR_EXPRESSIONS)
+def test_generator_expressions_on_arrays_have_the_same_circuit_either_way(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = GENERATOR_EXPRESSIONS[kind].lstrip("\n")
+    text = f"def inner(x, y):\n{body}\ndef f(m):\n    return inner(m[0] * 2.0, m[1]).sum()"
+    if kind == "compared":
+        text = text.replace("v < 9.0", "v.sum() < 9.0").replace("v * k > 1.0", "v.sum() * k > 1.0")
+    m = np.linspace(0.5, 1.5, 6).reshape(2, 3)
+    quick, slow = trace_both_ways(monkeypatch, make_function(text, f"array_expression_{kind}.py"), m)
+
+    assert quick == slow
 
 
 def make_adder(read: Callable[[], int]) -> Callable[[Any], Any]:

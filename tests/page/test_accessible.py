@@ -136,6 +136,18 @@ def test_question_mark_lists_the_keys_and_escape_closes_the_list(opened: Opener)
     assert page.page.get_by_role("dialog", name="Keys").count() == 0
 
 
+def test_the_list_of_keys_fits_a_phone(opened: Opener) -> None:
+    page = opened(size=NARROW)
+    page.button("Step ▶").focus()
+    press(page, "?")
+    rows = page.page.get_by_role("dialog", name="Keys").locator("dl > div")
+    boxes = [box for row in rows.all() if (box := row.bounding_box())]
+
+    assert len(boxes) > 20
+    assert len({round(box["x"]) for box in boxes}) == 1
+    assert max(box["x"] + box["width"] for box in boxes) <= NARROW[0]
+
+
 def test_single_letters_can_be_switched_off(opened: Opener) -> None:
     page = opened()
     page.setting("Single keys such as F are shortcuts").uncheck()

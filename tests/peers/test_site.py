@@ -98,6 +98,43 @@ def test_errors_that_the_reference_lists_have_their_fix(site: Path) -> None:
         assert name in fixes
 
 
+def test_the_reference_leaves_out_names_that_only_raise_an_error(site: Path) -> None:
+    text = WORD.sub("", read_page(site / "reference" / "circuits-and-runs.html"))
+
+    assert "backward_circuit()" in text
+    assert "A name that a class does not have" not in text
+
+
+def test_sentences_that_programs_print_wrap(site: Path) -> None:
+    printed = re.findall(r'<span class="go sentence">(.*?)</span>', read_page(site / "tutorials" / "hunt-a-nan.html"))
+    plain = re.findall(r'<span class="sentence">(.*?)</span>', read_page(site / "tutorials" / "ask-pytorch.html"))
+
+    assert printed[0].startswith("sqrt sent -Inf back")
+    assert any(line.startswith("div gave NaN") for line in plain)
+
+
+def test_drawings_and_tables_that_programs_print_do_not_wrap(site: Path) -> None:
+    sentences = re.findall(r'class="(?:go )?sentence">(.*?)</span>', read_page(site / "pictures.html"))
+
+    assert [line for line in sentences if re.search("[─-╿]", line)] == []
+
+
+def test_wide_tables_with_sentences_become_cards_on_a_phone(site: Path) -> None:
+    tables = re.findall(r'<table class="cards .*?</table>', read_page(site / "functions.html"), re.DOTALL)
+    cells = re.findall(r"<td([^>]*)>(.*?)</td>", tables[0], re.DOTALL)
+    described = {WORD.sub("", text).strip(): attributes for attributes, text in cells}
+
+    assert "long" in described["Sum along axes, or of everything, of the parts of an axis that begin at indices."]
+    assert "long" not in described["Whether no element is 0."]
+    assert 'data-label="gradient"' in described["plain"]
+
+
+def test_blocks_show_no_marks_of_doctest(site: Path) -> None:
+    pages = [page for page in site.rglob("*.html") if "programs" not in page.parts]
+
+    assert [page for page in pages if "BLANKLINE" in read_page(page)] == []
+
+
 def test_messages_of_errors_wrap_in_their_boxes(site: Path) -> None:
     boxes = re.findall(r"<pre>(.*?)</pre>", read_page(site / "errors.html"), re.DOTALL)
     tracebacks = [box for box in boxes if "Traceback" in box]

@@ -374,6 +374,8 @@ class RecordedVariant:
         """Return how calls on arrays are replayed natively; None if they cannot, or were not replayed otherwise."""
         key = None if parts is None else tuple([(start, stop) for _, start, stop in parts])
         if key not in self.array_calls and isinstance(self.replay, ArrayReplay):
+            if key is not None:
+                self.replay.limit_gradient(key)
             function = self.replay.make_replay(gradient=parts is not None) if self._single else None
             call = None if function is None else ArrayCallReplay(self, function, parts, single=single)
             self.array_calls[key] = call
@@ -879,9 +881,11 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 if type(numbers) is float or type(numbers) is tuple:
                     recent.count_hits()
                     return entry.restore(numbers) if asks_gradient else numbers  # type: ignore[misc]
-        return self._parse_and_ask(entries, args, query)
+        return self._parse_and_ask(cache, entries, args, query)
 
-    def _parse_and_ask(self, entries: list[QuickEntry], args: tuple[Any, ...], query: Query) -> Any:
+    def _parse_and_ask(
+        self, cache: VariantCache, entries: list[QuickEntry], args: tuple[Any, ...], query: Query
+    ) -> Any:
         for k, entry in enumerate(entries):
             inputs = entry.parse(*args)
             if inputs is None:
@@ -891,21 +895,26 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 entries[:] = [entry, *entries[:k], *entries[k + 1 :]]
             if query is not _ask_gradient:
                 answer = entry.tree.ask(query, inputs)
-                self._note_compiled(entry.tree.recent, gradient=False)
+                self._note_compiled(cache, entry.tree.recent, args, gradient=False)
                 return answer
             if entry.restore is None:
                 return NO_WALK
             numbers = entry.tree.ask(query, inputs)
             if type(numbers) is FailedWalk:
                 return numbers
-            self._note_compiled(entry.tree.recent, gradient=True)
+            self._note_compiled(cache, entry.tree.recent, args, gradient=True)
             return entry.restore(numbers)
         return NO_WALK
 
-    def _note_compiled(self, variant: RecordedVariant | None, *, gradient: bool) -> None:
-        """Hand the values or the gradient of a variant over to the extension module once they are compiled."""
-        is_new = bool(self._quick_calls) and variant is not None and gradient not in variant.programs
-        if is_new and variant is not None and variant.find_program(gradient=gradient) is not None:
+    def _note_compiled(
+        self, cache: VariantCache, variant: RecordedVariant | None, args: tuple[Any, ...], *, gradient: bool
+    ) -> None:
+        """Hand the values or the gradient of a variant over to native code that answers calls, once it is compiled."""
+        if variant is None:
+            return
+        self._note_array_call(cache, variant, args, gradient=gradient)
+        is_new = bool(self._quick_calls) and gradient not in variant.programs
+        if is_new and variant.find_program(gradient=gradient) is not None:
             self._refresh_quick_calls()
 
     def _skip_recordings(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

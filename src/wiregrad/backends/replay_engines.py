@@ -633,9 +633,7 @@ class ArrayReplay:
     def compute_gradient(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
         """Return the first result, followed by its gradient by every input; None for inputs that are not wanted."""
         wanted = self._wanted
-        if wanted not in self._pulled:
-            self._pulled[wanted] = self._compile_gradient(wanted)
-        program = self._pulled[wanted]
+        program = self._find_gradient()
         if isinstance(program, InterpreterReplay):
             return program.compute_gradient(inputs)
         try:
@@ -652,6 +650,12 @@ class ArrayReplay:
         ]
         return [plain_result(value), *settled]
 
+    def _find_gradient(self) -> Any:
+        """Return the program for the gradient by the wanted inputs, which is compiled when it is asked for."""
+        if self._wanted not in self._pulled:
+            self._pulled[self._wanted] = self._compile_gradient(self._wanted)
+        return self._pulled[self._wanted]
+
     def make_replay(self, *, gradient: bool) -> Callable[..., Any] | None:
         """Return a function from arrays and floats, exactly as they were recorded, to a tuple; None if there is none.
 
@@ -662,7 +666,7 @@ class ArrayReplay:
             if not gradient:
                 values = self._find_values()
                 return None if isinstance(values, InterpreterReplay) else values.make_replay(self._recording.expected)
-            program = self._pulled.get(self._wanted)
+            program = self._find_gradient()
             if not isinstance(program, array_program.GradientProgram) or self._wanted is None:
                 return None
             if not program.has_gradients_like_inputs(self._wanted):

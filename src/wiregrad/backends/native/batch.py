@@ -628,7 +628,7 @@ def _write_kernel(program: NativeProgram, kernel: KernelKey) -> str:
     real = program.real
     w = LlvmWriter(real.lanes, shares=True, features={SCALEF_FEATURE} & jit.processor_features())
     pointers = ", ".join(f"ptr {'noalias ' if name == 'w' else ''}%{name}" for name in _KERNEL_PARAMETERS)
-    w.begin_function(f"void @columns({pointers}, i64 %first, i64 %groups)")
+    w.begin_function(f"void @columns({pointers}, i64 %first, i64 %groups)", spills_vectors=True)
     sources = _load_columns(w, "reads", kernel.reads)
     targets = _load_columns(w, "writes", kernel.writes)
     steps = program.stream.list_steps()

@@ -397,10 +397,16 @@ class LlvmWriter:
         self.declare("void", "@llvm.x86.sse.sfence")
         self.call_void("@llvm.x86.sse.sfence")
 
-    def begin_function(self, head: str) -> None:
-        """Begin a function: `head` is the text between `define` and the brace."""
+    def begin_function(self, head: str, *, spills_vectors: bool = False) -> None:
+        """Begin a function: `head` is the text between `define` and the brace.
+
+        With `spills_vectors`, its stack begins where a cache line begins. Otherwise LLVM keeps vectors that do not fit
+        the registers at multiples of 16 bytes, and the place of the stack, which differs by process, would decide
+        whether each of them lies in two lines: then the function takes up to twice as long.
+        """
         self._shared.clear()
-        self.lines += [f"define {head} {{", "entry:"]
+        attribute = " alignstack(64)" if spills_vectors else ""
+        self.lines += [f"define {head}{attribute} {{", "entry:"]
 
     def end_function(self, result: LlvmValue | None = None) -> None:
         """Return from a function, with a result if it has one, and end its text."""

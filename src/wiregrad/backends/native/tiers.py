@@ -514,7 +514,7 @@ def _write_program(parts: Sequence[int]) -> str:
 def _write_part(real: RealType, steps: Sequence[tuple[StepKey, dict[int, int]]]) -> SlotAccess:
     """Write some steps as a function, up to the values that it leaves in slots."""
     writer = LlvmWriter(real.lanes, shares=True)
-    writer.begin_function("void @part(ptr %w)")
+    writer.begin_function("void @part(ptr %w)", spills_vectors=real.lanes > 1)
     lowering = ExpressionLowering(writer, real, call_by_address)
     slots = SlotAccess(writer, real)
     for key, holes in steps:

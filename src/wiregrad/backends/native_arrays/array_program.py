@@ -69,13 +69,16 @@ from wiregrad.backends.native_arrays.lowering import (
     CONSTANT_DATA,
     RESULT,
     ROUND_DATA,
+    STATUS,
     WORKSPACE,
     GroupStore,
     InterpreterCall,
+    LapackCall,
     LoopAxes,
     LoopGroup,
     LoweredCircuit,
     MatrixProduct,
+    OpCall,
     RepeatedSteps,
     RoundOperand,
     Storage,
@@ -88,6 +91,7 @@ from wiregrad.backends.native_arrays.lowering import (
     turn_matrix,
 )
 from wiregrad.backends.native_arrays.stream_kernels import (
+    LAPACK_FAILURES,
     MAX_BATCH_AXES,
     NO_TRANSPOSE,
     PANEL_BYTES,
@@ -95,6 +99,7 @@ from wiregrad.backends.native_arrays.stream_kernels import (
     TILE_BYTES,
     TRANSPOSE,
     compile_fixed_kernels,
+    compile_lapack,
     compile_matrix_product,
     compile_scalar_call,
     compile_tiled_product,
@@ -102,6 +107,8 @@ from wiregrad.backends.native_arrays.stream_kernels import (
     load_loop_function,
     load_run_function,
     load_run_shared_function,
+    may_raise,
+    read_lapack_settings,
     single_blas_thread,
 )
 from wiregrad.dtypes import BOOL, FLOAT, WireType
@@ -232,6 +239,11 @@ class StreamProgram:
         """Whether BLAS multiplies matrices."""
         self._lone_stream: NDArray[np.int64] | None = None
         """The instructions for one thread, where there are others for several."""
+        self._status_offset = 0
+        """Where in the workspace an instruction leaves the number of an error; 0 if none does that.
+
+        Its address stands in the table behind those of the results.
+        """
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         self._arguments = [(kind.shape, kind.dtype) for kind in inputs]
         self._results = [(_make_pool(kind), kind.shape, kind.dtype) for kind in results]
@@ -321,16 +333,35 @@ class StreamProgram:
             self._run_parts(workspace, inputs, results)
         if self._fence:
             self._check_fences(workspace.memory, results if out is None else ())
+        failure = self._read_failure(workspace) if self._status_offset else 0
         if len(self._idle) < MAX_IDLE_WORKSPACES:
             self._idle.append(workspace)
         for pool, result in self._recycled(results) if out is None else ():
             pool.keep_array(result)
+        if failure:
+            raise np.linalg.LinAlgError(LAPACK_FAILURES[failure])
         return [result if result.ndim else result[()] for result in results]
 
+    def _read_failure(self, workspace: Workspace) -> int:
+        """Return the number of the error that an instruction has left in a workspace; 0 if none has."""
+        return ctypes.c_int64.from_address(workspace.base + self._status_offset).value
+
+    @property
+    def _needs_python(self) -> bool:
+        """Whether Python runs parts of the stream."""
+        return len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts)
+
+    @property
+    def _status_entry(self) -> int:
+        """The entry of the table with the address of the number of an error."""
+        return 1 + len(self._arguments) + len(self._results)
+
     def bind_memory(self) -> BoundStream | None:
-        """Return the stream on memory of its own, to be run by other native code; None if Python runs parts of it."""
-        needs_python = len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts)
-        if needs_python or (self.is_shared and not self._multiplies):
+        """Return the stream on memory of its own, to be run by other native code.
+
+        None if Python runs parts of it, or looks for errors after it.
+        """
+        if self._needs_python or self._status_offset or (self.is_shared and not self._multiplies):
             return None
         inputs = [np.zeros(shape, dtype) for shape, dtype in self._arguments]
         results = [np.zeros(shape, dtype) for _, shape, dtype in self._results]
@@ -359,7 +390,7 @@ class StreamProgram:
         `NotNativeError` for programs that only Python can run: the interpreter computes an op, an argument or result
         without axes has another dtype, or several threads run it; with `alone`, one thread runs such programs too.
         """
-        if self._fence or len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts):
+        if self._fence or self._needs_python:
             raise NotNativeError("the interpreter computes a part of this program")
         if self.is_shared and not alone:
             raise NotNativeError("this program runs in several threads")
@@ -368,6 +399,10 @@ class StreamProgram:
         numbers = {array.dtype.char for array in results[: len(results) - len(checks)] if not array.shape}
         if not numbers <= set(number_dtypes) or any(array.dtype.char != "d" for array in inputs if not array.shape):
             raise NotNativeError("an input or output without axes is no float")
+        if self._status_offset:
+            # Where an instruction leaves the number of an error, Python runs the program again and raises it.
+            results.append(CallArray((), np.dtype(np.int64)))
+            checks = [*checks, np.int64(0)]
         workspace = self._make_workspace()
         held = sum(prod(array.shape) * array.dtype.itemsize for array in (*inputs, *results)) + self._workspace_bytes
         stream = self.stream if self._lone_stream is None else self._lone_stream
@@ -404,7 +439,10 @@ class StreamProgram:
                 return run_alone(*arguments)
             if len(arguments) != len(self._arguments) or not all(map(_is_exactly, arguments, self._arguments)):
                 return None
-            results = self.run(arguments)
+            try:
+                results = self.run(arguments)
+            except np.linalg.LinAlgError:
+                return None
             pairs = enumerate(zip(results[first_check:], expected, strict=True))
             failed = next((k for k, pair in pairs if not certificates.have_same_bits(*pair)), None)
             numbers = [float(each) if not np.ndim(each) else each for each in results[:first_check]]
@@ -499,6 +537,8 @@ class StreamProgram:
         table = workspace[: 8 * self._table_size].view(np.int64)
         table[0] = workspace.ctypes.data
         table[self._table_size - len(self._constants) :] = [data.ctypes.data for data in self._constants]
+        if self._status_offset:
+            table[self._status_entry] = workspace.ctypes.data + self._status_offset
         for offset, data in self._data:
             workspace[offset : offset + data.nbytes] = data.view(np.uint8)
         return Workspace(workspace, workspace.ctypes.data)
@@ -589,17 +629,19 @@ class ArrayProgram(StreamProgram):
         self._steps = self._lowered.steps
         self._fills = _find_fills(self._lowered)
         self._constants = [data for _, data in self._lowered.constants]
-        counts = (1, len(self._lowered.arguments), len(self._lowered.results), len(self._constants))
-        self._table_starts = dict(
-            zip((WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA), np.cumsum([0, *counts[:-1]]).tolist(), strict=True)
-        )
+        self._repeated = [step for step in self._steps if isinstance(step, RepeatedSteps)]
+        inner = [step for repeated in self._repeated for step in repeated.body.steps]
+        may_fail = any(isinstance(step, LapackCall) and may_raise(step.op) for step in (*self._steps, *inner))
+        counts = (1, len(self._lowered.arguments), len(self._lowered.results), int(may_fail), len(self._constants))
+        roles = (WORKSPACE, ARGUMENT, RESULT, STATUS, CONSTANT_DATA)
+        self._table_starts = dict(zip(roles, np.cumsum([0, *counts[:-1]]).tolist(), strict=True))
         self._table_size = sum(counts)
         offset = _round_up(8 * self._table_size) + self._fence
-        self._repeated = [step for step in self._steps if isinstance(step, RepeatedSteps)]
         self._plan_memory(offset)
+        if may_fail:
+            self._place_status()
         self._scratch_start = self._workspace_bytes
         """Where the partial sums of loops in pieces, or the panels of products in tiles, begin in the workspace."""
-        inner = [step for repeated in self._repeated for step in repeated.body.steps]
         products = [step for step in (*self._steps, *inner) if isinstance(step, MatrixProduct)]
         self._multiplies = bool(products)
         self._panels = self._place_panels(products)
@@ -642,6 +684,13 @@ class ArrayProgram(StreamProgram):
         cut = cut_loop(loop, group)
         self._place_scratch(cut.partial_sums)
         return cut
+
+    def _place_status(self) -> None:
+        """Give the number of an error its place behind all arrays."""
+        status = Storage(1, np.dtype(np.int64), offset=_round_up(self._workspace_bytes) + self._fence)
+        self._status_offset = status.offset
+        self._workspace_bytes = _round_up(status.offset + status.nbytes) + self._fence
+        self._blocks.append(status)
 
     def _place_panels(self, products: Sequence[MatrixProduct]) -> tuple[Storage, ...]:
         """Return the panels of products in tiles, behind all arrays: one for each piece of a product."""
@@ -691,7 +740,7 @@ class ArrayProgram(StreamProgram):
 
     def _write_stream(self, *, has_rounds: bool) -> StreamText:
         """Write the instructions of all steps, and note where the interpreter has to be called."""
-        text = StreamText(has_rounds=has_rounds)
+        text = self._begin_stream(has_rounds=has_rounds)
         first = 0
         for number, step in enumerate(self._steps):
             self._write_step(text, self._fills.get(number, ()), step)
@@ -705,10 +754,17 @@ class ArrayProgram(StreamProgram):
             self._parts.append(StreamPart(first, text.length))
         return text
 
+    def _begin_stream(self, *, has_rounds: bool) -> StreamText:
+        """Return the text of a stream, which begins without an error."""
+        text = StreamText(has_rounds=has_rounds)
+        if self._status_offset:
+            text.append_round([self._fill_words(Storage(1, np.dtype(np.int64), STATUS, fill=0))])
+        return text
+
     def _write_lone_stream(self) -> NDArray[np.int64]:
         """Return the instructions for one thread: matrix products are in one piece where the bits are the same."""
         self._cuts_products = False
-        text = StreamText(has_rounds=False)
+        text = self._begin_stream(has_rounds=False)
         for number, step in enumerate(self._steps):
             self._write_step(text, self._fills.get(number, ()), step)
         text.append_round([self._fill_words(storage) for storage in self._fills.get(len(self._steps), ())])
@@ -770,6 +826,8 @@ class ArrayProgram(StreamProgram):
                     yield [self._product_words(piece) for piece in pieces]
             case TableMove():
                 yield [self._table_words(step)]
+            case LapackCall():
+                yield [self._lapack_words(step)]
             case InterpreterCall():
                 if self._is_instruction(step):
                     yield [self._scan_words(step)]
@@ -810,6 +868,20 @@ class ArrayProgram(StreamProgram):
             if start <= number < start + len(code.arrays.rows):
                 words.append(array.strides[0] * array.dtype.itemsize)
         return [*words, *self._operand_words(step.target)]
+
+    def _lapack_words(self, step: LapackCall) -> list[int]:
+        """Return kernel, status, settings, sizes, and for each matrix its operand and its strides."""
+        kernel = compile_lapack(step.op.name, step.target.dtype.char)
+        *stack, rows, _ = step.sources[0].shape
+        sizes = [prod(stack), rows, step.sources[-1].shape[-1]]
+        status = self._status_entry if self._status_offset else 0
+        words = [kernel, 8 * status, *read_lapack_settings(step.op), *sizes]
+        for array in step.list_arrays():
+            strides = [stride * array.dtype.itemsize for stride in array.strides]
+            along_stack = strides.pop(0) if stack else 0
+            # The result for a matrix may be a vector or a number.
+            words += [*self._operand_words(array), along_stack, *(*strides, 0, 0)[:2]]
+        return words
 
     def _operand_words(self, array: StridedArray) -> list[int]:
         """Return the two words of an operand: where its base address stands, and its offset in bytes."""
@@ -1349,7 +1421,7 @@ def _storages_of(step: StreamStep) -> list[Storage]:
             return [step.a.storage, step.b.storage, step.target.storage]
         case TableMove():
             return [step.source.storage, step.table.storage, step.target.storage]
-        case InterpreterCall():
+        case OpCall():
             return [array.storage for array in step.list_arrays()]
         case RepeatedSteps():
             return step.list_storages()

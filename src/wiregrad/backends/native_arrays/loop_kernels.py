@@ -223,7 +223,7 @@ class _KernelWriter:
     def write(self) -> LlvmWriter:
         """Write the function and return the writer."""
         w = self.w
-        w.begin_function(f"void @{self.name}(ptr %w, ptr %i)")
+        w.begin_function(f"void @{self.name}(ptr %w, ptr %i)", spills_vectors=True)
         n = self._load_word(2)
         counts = [self._take_word() for _ in range(self.kernel.depth)]
         loads = [self._read_operand(operand) for operand in self.kernel.loads]

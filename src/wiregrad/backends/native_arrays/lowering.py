@@ -44,7 +44,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native_arrays.loop_kernels import LoopOp
-from wiregrad.backends.native_arrays.stream_kernels import MAX_BATCH_AXES, compile_matrix_product
+from wiregrad.backends.native_arrays.stream_kernels import (
+    MAX_BATCH_AXES,
+    compile_matrix_product,
+    find_lapack,
+    runs_in_lapack,
+)
 from wiregrad.codegen.element_statements import derive_step_form, find_moves, find_neutral_start, find_sums
 from wiregrad.codegen.listing import ConstantForm, Form, SlotForm, find_uniform_value, lower_to_c, slots_of, tidy_form
 from wiregrad.dtypes import WireType
@@ -70,6 +75,7 @@ WORKSPACE = "workspace"
 ARGUMENT = "argument"
 RESULT = "result"
 CONSTANT_DATA = "constant"
+STATUS = "status"
 ROUND_DATA = "round"
 
 
@@ -81,7 +87,7 @@ class Storage:
     """The number of elements."""
     dtype: np.dtype[Any]
     role: str = WORKSPACE
-    """Whose memory it is: WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA, or ROUND_DATA (see `RepeatedSteps`)."""
+    """Whose memory it is: WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA, STATUS, or ROUND_DATA (see `RepeatedSteps`)."""
     number: int = 0
     """The index among the arguments, results, constants, or operands of a round."""
     offset: int = 0
@@ -602,8 +608,8 @@ MAX_COPIED_OPERAND = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class InterpreterCall:
-    """An op that the interpreter computes, or a loop, which is an instruction if its code can be one."""
+class OpCall:
+    """An op that is computed as a whole, from arrays in memory."""
 
     stage: int
     op: Op
@@ -616,6 +622,14 @@ class InterpreterCall:
     def list_arrays(self) -> list[StridedArray]:
         """Return the arrays that are read, then the one that is written."""
         return [*self.sources, self.target]
+
+
+class InterpreterCall(OpCall):
+    """An op that the interpreter computes, or a loop, which is an instruction if its code can be one."""
+
+
+class LapackCall(OpCall):
+    """An op on small matrices that LAPACK computes, as NumPy has it do."""
 
 
 class RoundOperand(NamedTuple):
@@ -644,7 +658,7 @@ class RepeatedSteps:
         return [self.scratch, *dict.fromkeys(storage for operand in self.operands for storage in operand.storages)]
 
 
-StreamStep = LoopGroup | MatrixProduct | TableMove | InterpreterCall | RepeatedSteps
+StreamStep = LoopGroup | MatrixProduct | TableMove | OpCall | RepeatedSteps
 
 
 class PlacedPart(NamedTuple):
@@ -1189,7 +1203,7 @@ def _list_uses(step: StreamStep) -> tuple[set[Storage], set[Storage]]:
         case TableMove():
             added = {step.target.storage} if step.adds else set()
             return {step.target.storage}, {step.source.storage, step.table.storage} | added
-        case InterpreterCall():
+        case OpCall():
             return {step.target.storage}, {array.storage for array in step.sources}
         case RepeatedSteps():
             storages = set(step.list_storages())
@@ -1302,7 +1316,7 @@ def _count_users(steps: Sequence[StreamStep]) -> dict[Storage, int]:
                 arrays = [step.a, step.b, step.target]
             case TableMove():
                 arrays = [step.source, step.table, step.target]
-            case InterpreterCall():
+            case OpCall():
                 arrays = step.list_arrays()
             case RepeatedSteps():
                 arrays = [cover_storage(storage, (storage.size,)) for storage in step.list_storages()]
@@ -2291,7 +2305,7 @@ class _CircuitLowering:
             if isinstance(op, Elementwise):
                 lowered = self._lower_elementwise(op, operands, kind)
             else:
-                lowered = self._lower_array_op(op, operands, kind)
+                lowered = self._lower_array_op(op, operands, kind) or self._call_lapack(row, operands, kind)
             if lowered is not None:
                 return lowered
         elif known:
@@ -3065,6 +3079,18 @@ class _CircuitLowering:
         target = new_array(WireType(array.dtype, array.shape))
         self._append_copy(stage, array, target)
         return target
+
+    def _call_lapack(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
+        """Let LAPACK compute an op on small matrices, one or a row of them; None if it cannot."""
+        shapes = [value.kind.shape for value in operands]
+        chars = {value.kind.dtype.char for value in operands} | {kind.dtype.char}
+        if len(chars) > 1 or not runs_in_lapack(row.op, shapes) or not find_lapack(row.op.name):
+            return None
+        stage = self._ready_stage(*operands)
+        target = new_array(kind)
+        sources = tuple(self._in_memory(value) for value in operands)
+        self.steps.append(LapackCall(stage, row.op, row.node, sources, target, ()))
+        return LoweredValue(kind, array=target, ready=stage + 1)
 
     def _call_interpreter(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue:
         stage = self._ready_stage(*operands)

@@ -14,12 +14,14 @@ copied.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +37,9 @@ from wiregrad.backends.native.llvm_writer import (
     REAL_BITS,
     LlvmOperand,
     LlvmValue,
+    LlvmVariable,
     LlvmWriter,
+    allocate_variable,
     call_intrinsic,
     count_loop,
     format_intrinsic_suffix,
@@ -45,6 +49,7 @@ from wiregrad.backends.native.llvm_writer import (
     transpose_blocks,
     when_all,
 )
+from wiregrad.ir import TABLE, Op
 
 ROW_MAJOR = 101
 NO_TRANSPOSE = 111
@@ -456,6 +461,271 @@ def compile_matrix_product(char: str) -> int:
     return jit.compile_functions(w.format_module(), "product", level=0)[0]
 
 
+MAX_LAPACK_ELEMENTS = 2048
+"""Maximum number of elements of each matrix that LAPACK is given; NumPy's way to LAPACK takes little longer then."""
+
+
+class LapackRoutine(NamedTuple):
+    """How LAPACK computes an op: its routine in double precision, and what is written around its call."""
+
+    name: str
+    write: Callable[[LapackWriter, LapackMatrix, list[LapackMatrix], LapackMatrix], None]
+    can_fail: bool = True
+    """Whether there are matrices without a result."""
+
+
+def runs_in_lapack(op: Op, shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Return whether there is a kernel that calls LAPACK for an op on operands of these shapes."""
+    if op.name not in LAPACK_ROUTINES:
+        return False
+    first, *others = shapes
+    is_square = len(first) in (2, 3) and first[-1] == first[-2]
+    are_alike = all(len(other) == len(first) and other[:-1] == first[:-1] for other in others)
+    fit = all(prod(shape[-2:]) <= MAX_LAPACK_ELEMENTS and 0 not in shape for shape in shapes)
+    return is_square and are_alike and fit
+
+
+@cache
+def find_lapack(name: str) -> int:
+    """Return the address of the routine for an op in the library that NumPy carries; 0 if not found."""
+    routine = LAPACK_ROUTINES[name].name
+    function = _find_blas_function(f"scipy_{routine}_64_")
+    if function is None:
+        return 0
+    return jit.name_address(int(ctypes.cast(function, ctypes.c_void_p).value or 0), f"lapack.{routine}")
+
+
+def read_lapack_settings(op: Op) -> tuple[int, int]:
+    """Return two words: whether a failure is an error, and which triangle is meant (0 for none, 1 lower, 2 upper)."""
+    options = op.options
+    is_upper = options["upper"] if "upper" in options else not options.get("lower", True)
+    has_triangle = "upper" in options or "lower" in options
+    return int(options.get("strict", True)), (2 if is_upper else 1) if has_triangle else 0
+
+
+def may_raise(op: Op) -> bool:
+    """Return whether an op that LAPACK computes raises an error for some matrices."""
+    return LAPACK_ROUTINES[op.name].can_fail and bool(op.options.get("strict", True))
+
+
+LAPACK_FAILURES = {1: "Singular matrix", 2: "Matrix is not positive definite"}
+"""NumPy's messages for the numbers that a kernel leaves in the workspace."""
+
+
+class LapackMatrix(NamedTuple):
+    """A matrix of a row of matrices: where it is, and its strides in bytes."""
+
+    start: LlvmValue
+    along_stack: LlvmValue
+    down: LlvmValue
+    along: LlvmValue
+
+    def at(self, number: LlvmValue) -> LapackMatrix:
+        """Return the matrix with a number."""
+        w = self.start.writer
+        return self._replace(start=w.point_to("i8", self.start, number * self.along_stack))
+
+    def find_element(self, row: LlvmOperand, column: LlvmOperand) -> LlvmValue:
+        """Write the address of an element."""
+        w = self.start.writer
+        return w.point_to("i8", self.start, self.down * row + self.along * column)
+
+
+class LapackWriter:
+    """Writes the kernel that has LAPACK compute an op on a row of matrices, one after the other.
+
+    LAPACK works in double precision and overwrites what it is given, in memory of the kernel, column by column, as
+    NumPy has it do. Where it fails, the result is NaN, and if that is an error, its number is left where an entry of
+    the table says. The words are this entry, the two settings, the number of matrices, their rows, the columns of the
+    last operand, and for each operand and the result where it is, and its strides along the row of matrices, down and
+    along.
+    """
+
+    def __init__(self, op_name: str, char: str) -> None:
+        self.w = LlvmWriter(1)
+        self.routine = LAPACK_ROUTINES[op_name]
+        self.address = find_lapack(op_name)
+        self.real = {"d": "double", "f": "float"}[char]
+        words = _begin_kernel(self.w, "lapack")
+        w = self.w
+        memory = f"alloca [{MAX_LAPACK_ELEMENTS} x double], align {LINE_BYTES}"
+        self.matrix, self.right = (w.emit_value("ptr", memory, 1) for _ in range(2))
+        self.pivots = w.emit_value("ptr", f"alloca [{math.isqrt(MAX_LAPACK_ELEMENTS)} x i64]", 1)
+        self.letter = w.emit_value("ptr", "alloca i8", 1)
+        self.rows_place, self.columns_place, self.info, self.is_finite, self.sign = (
+            allocate_variable(w) for _ in range(5)
+        )
+        self.total = w.emit_value("ptr", "alloca double", 1)
+        self._status = w.load("ptr", w.point_to("i8", w.name_value("%w", "ptr", 1), words.take_word()), 1)
+        self._is_strict, self.triangle = (words.take_word() for _ in range(2))
+        self.count, self.rows, self.columns = (words.take_word() for _ in range(3))
+        self._words = words
+
+    def write(self, operands: int) -> str:
+        """Return the module of the kernel for an op of so many operands."""
+        w = self.w
+        *sources, target = [
+            LapackMatrix(self._words.take_address(), *(self._words.take_word() for _ in range(3)))
+            for _ in range(operands + 1)
+        ]
+        self.rows_place.store(self.rows)
+        self.columns_place.store(self.columns)
+        with loop_over(0, self.count) as number:
+            first, *others, result = (matrix.at(number) for matrix in (*sources, target))
+            self.info.store(0)
+            self.is_finite.store(1)
+            self.routine.write(self, first, others, result)
+        jit.write_register_cleanup(w)
+        w.end_function()
+        return w.format_module()
+
+    def load_element(self, matrix: LapackMatrix, row: LlvmValue, column: LlvmValue) -> LlvmValue:
+        """Write the load of an element, in double precision."""
+        element = self.w.load(self.real, matrix.find_element(row, column), 1)
+        return element if self.real == "double" else element.convert("fpext", "double")
+
+    def store_element(self, element: LlvmValue, matrix: LapackMatrix, row: LlvmOperand, column: LlvmOperand) -> None:
+        """Write the store of an element that is in double precision."""
+        narrow = element if self.real == "double" else element.convert("fptrunc", "float")
+        self.w.store(narrow, matrix.find_element(row, column))
+
+    def find_place(self, memory: LlvmValue, row: LlvmValue, column: LlvmValue) -> LlvmValue:
+        """Write the address of an element in the kernel's memory, where columns follow each other."""
+        return self.w.point_to("double", memory, column * self.rows + row)
+
+    def read_matrix(self, matrix: LapackMatrix, memory: LlvmValue, columns: LlvmValue) -> None:
+        """Write the copy of a matrix into the kernel's memory, with 0 outside the triangle if only one is meant."""
+        w = self.w
+        exponent = 0x7FF << 52
+        with loop_over(0, columns) as column, loop_over(0, self.rows) as row:
+            element = self.load_element(matrix, row, column)
+            self.is_finite.store(
+                self.is_finite.load() & (element.as_bits() & exponent).compare("ne", exponent).convert("zext", "i64")
+            )
+            w.store(element, self.find_place(memory, row, column))
+
+    def keep_triangle(self) -> None:
+        """Write zeros outside the triangle of the first matrix in the kernel's memory."""
+        w = self.w
+        for setting, is_outside in ((1, "sgt"), (2, "slt")):
+            with (
+                when_all(self.triangle.is_equal_to(setting)),
+                loop_over(0, self.rows) as column,
+                loop_over(0, self.rows) as row,
+                when_all(column.compare(is_outside, row)),
+            ):
+                w.store(w.as_value(0.0, "double", 1), self.find_place(self.matrix, row, column))
+
+    def call_routine(self, *arguments: LlvmValue) -> None:
+        """Write the call of LAPACK, unless a number is not finite and that is no error: then it fails."""
+        w = self.w
+        may_call = self.is_finite.load() | self._is_strict
+        with when_all(may_call):
+            w.call_void(format_pointer(self.address), *arguments, self.info.place)
+        with when_all(may_call.is_equal_to(0)):
+            self.info.store(1)
+
+    def write_result(self, memory: LlvmValue, columns: LlvmValue, target: LapackMatrix, failure: int) -> None:
+        """Write the copy of a matrix to the result, or NaN where LAPACK failed."""
+        w = self.w
+        has_failed = self.info.load().is_nonzero()
+        nan = w.as_value(math.nan, "double", 1)
+        with loop_over(0, columns) as column, loop_over(0, self.rows) as row:
+            element = w.load("double", self.find_place(memory, row, column), 1)
+            self.store_element(w.select(has_failed, nan, element), target, row, column)
+        with when_all(has_failed, self._is_strict):
+            w.store(w.as_value(failure, "i64", 1), self._status)
+
+
+def _write_solve(w: LapackWriter, matrix: LapackMatrix, others: list[LapackMatrix], target: LapackMatrix) -> None:
+    w.read_matrix(matrix, w.matrix, w.rows)
+    w.keep_triangle()
+    w.read_matrix(others[0], w.right, w.columns)
+    _call_gesv(w, w.columns_place)
+    w.write_result(w.right, w.columns, target, failure=1)
+
+
+def _write_inverse(w: LapackWriter, matrix: LapackMatrix, others: list[LapackMatrix], target: LapackMatrix) -> None:
+    w.read_matrix(matrix, w.matrix, w.rows)
+    with loop_over(0, w.rows) as column, loop_over(0, w.rows) as row:
+        one = row.is_equal_to(column).convert("uitofp", "double")
+        w.w.store(one, w.find_place(w.right, row, column))
+    _call_gesv(w, w.rows_place)
+    w.write_result(w.right, w.rows, target, failure=1)
+
+
+def _call_gesv(w: LapackWriter, columns: LlvmVariable) -> None:
+    rows = w.rows_place.place
+    w.call_routine(rows, columns.place, w.matrix, rows, w.pivots, w.right, rows)
+
+
+def _write_cholesky(w: LapackWriter, matrix: LapackMatrix, others: list[LapackMatrix], target: LapackMatrix) -> None:
+    llvm = w.w
+    w.read_matrix(matrix, w.matrix, w.rows)
+    letter = llvm.select(w.triangle.is_equal_to(2), ord("U"), ord("L"), "i8")
+    llvm.store(letter, w.letter)
+    w.call_routine(w.letter, w.rows_place.place, w.matrix, w.rows_place.place)
+    w.keep_triangle()
+    w.write_result(w.matrix, w.rows, target, failure=2)
+
+
+def _write_factors(w: LapackWriter, matrix: LapackMatrix) -> LlvmValue:
+    """Write sign and logarithm of the determinant from LU factors, as NumPy adds them up; return the sign."""
+    llvm = w.w
+    zero, one = (llvm.as_value(number, "double", 1) for number in (0.0, 1.0))
+    w.read_matrix(matrix, w.matrix, w.rows)
+    rows = w.rows_place.place
+    w.call_routine(rows, rows, w.matrix, rows, w.pivots)
+    w.sign.store(0)
+    llvm.store(zero, w.total)
+    llvm.declare("double", "@log", "double")
+    with loop_over(0, w.rows) as k:
+        swapped = llvm.load("i64", llvm.point_to("i64", w.pivots, k), 1).compare("ne", k + 1).convert("zext", "i64")
+        element = llvm.load("double", w.find_place(w.matrix, k, k), 1)
+        is_negative = element < zero
+        w.sign.store(w.sign.load() ^ swapped ^ is_negative.convert("zext", "i64"))
+        size = llvm.select(is_negative, -element, element)
+        total = llvm.load("double", w.total, 1) + llvm.call("double", "@log", size)
+        llvm.store(total, w.total)
+    is_singular = w.info.load().is_nonzero()
+    sign = llvm.select(w.sign.load().is_nonzero(), -one, one)
+    llvm.store(
+        llvm.select(is_singular, llvm.as_value(-math.inf, "double", 1), llvm.load("double", w.total, 1)), w.total
+    )
+    return llvm.select(is_singular, zero, sign)
+
+
+def _write_slogdet(w: LapackWriter, matrix: LapackMatrix, others: list[LapackMatrix], target: LapackMatrix) -> None:
+    sign = _write_factors(w, matrix)
+    w.store_element(sign, target, 0, 0)
+    w.store_element(w.w.load("double", w.total, 1), target, 1, 0)
+
+
+def _write_det(w: LapackWriter, matrix: LapackMatrix, others: list[LapackMatrix], target: LapackMatrix) -> None:
+    sign = _write_factors(w, matrix)
+    w.w.declare("double", "@exp", "double")
+    size = w.w.call("double", "@exp", w.w.load("double", w.total, 1))
+    w.store_element(sign * size, target, 0, 0)
+
+
+LAPACK_ROUTINES = {
+    "solve": LapackRoutine("dgesv", _write_solve),
+    "solve_triangular": LapackRoutine("dgesv", _write_solve),
+    "inv": LapackRoutine("dgesv", _write_inverse),
+    "cholesky": LapackRoutine("dpotrf", _write_cholesky),
+    "slogdet": LapackRoutine("dgetrf", _write_slogdet, can_fail=False),
+    "det": LapackRoutine("dgetrf", _write_det, can_fail=False),
+}
+"""The routines by the names of the ops that they compute."""
+
+
+@cache
+def compile_lapack(op_name: str, char: str) -> int:
+    """Compile the kernel that has LAPACK compute an op for a dtype."""
+    text = LapackWriter(op_name, char).write(len(TABLE[op_name].inputs))
+    return jit.compile_functions(text, "lapack", level=1)[0]
+
+
 TILE_ROWS = 8
 """Rows of a product that a tile computes; with its columns they fill half of the registers with sums."""
 TILE_VECTORS = 2
@@ -530,7 +800,7 @@ class _TileWriter:
         w = self.w
         numbers = ("a_down", "a_along", "b_down", "c_down", "rows", *_Tile._fields[1:])
         heads = ["ptr %a", "ptr %b", "ptr %c", "ptr %panel", *(f"i64 %{each}" for each in numbers)]
-        w.begin_function(f"internal void @{name}({', '.join(heads)})")
+        w.begin_function(f"internal void @{name}({', '.join(heads)})", spills_vectors=True)
         a, b, c, panel = (w.name_value(f"%{each}", "ptr", 1) for each in ("a", "b", "c", "panel"))
         a_down, a_along, b_down, c_down, rows, depth, columns, adds = (
             w.name_value(f"%{each}", "i64", 1) for each in numbers

@@ -60,6 +60,7 @@ from wiregrad.frontends.recording.filled_value import (
     install_view_methods,
     make_fillable,
     make_filled,
+    make_like,
     match_array,
     read_elements,
     share_elements,
@@ -198,8 +199,9 @@ def apply_function(
     out = take_out(kwargs)
     if out is not None:
         return _assign_result(out, function, args, kwargs)
-    if function in LIKE_MAKERS:
-        return make_like(function, args, kwargs)
+    maker = LIKE_MAKERS.get(function)
+    if maker is not None:
+        return make_like(maker, args, kwargs)
     if function in IN_PLACE_FUNCTIONS:
         return _assign_by_function(function, args, kwargs)
     entry = FUNCTIONS_BY_NUMPY.get(function)
@@ -222,20 +224,6 @@ def apply_function(
     # What stands for a function of NumPy's is no advice on a function of SciPy's that calls it.
     advice = REFUSALS.get(function) if name.startswith("np.") else None
     raise NoRuleError(f"{describe_missing_function(name, advice)}{format_user_line()}")
-
-
-def make_like(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make an array with one of NumPy's functions that were given `like=` a value; it may be filled with values."""
-    args = tuple(map(contents_of, args))
-    if args and function not in (np.full, np.fromfunction) and isinstance(args[0], Value | list | tuple):
-        items = FUNCTIONS["array"].run(args[0])
-        if isinstance(items, Value):
-            return copy_filled(FUNCTIONS["array"].run(items, args[1] if len(args) > 1 else kwargs.get("dtype")))
-    made = function(*args, **kwargs)
-    if args and isinstance(args[0], np.ndarray) and np.may_share_memory(made, args[0]):
-        # Values that are written to the result would not be seen in a plain array that has the same memory.
-        made = made.copy()
-    return make_fillable(made)
 
 
 def _finish_result(entry: RegisteredFunction, function: Callable[..., Any], args: tuple[Any, ...], result: Any) -> Any:

@@ -925,8 +925,11 @@ def install_updates() -> None:
         setattr(DiscreteValue, f"__i{name}__", _make_update(name))
 
 
-LIKE_MAKERS: frozenset[Any] = frozenset(getattr(np, name) for name in (*LIKE_NAMES, "fromiter", "fromfunction"))
-"""NumPy's functions with an argument `like=`."""
+LIKE_MAKERS: dict[Any, Callable[..., Any]] = {
+    function: function for function in [getattr(np, name) for name in (*LIKE_NAMES, "fromiter", "fromfunction")]
+}
+"""NumPy's functions with an argument `like=`, by themselves and by what stands for them while a function is recorded:
+NumPy looks some of them up by name, whatever name the user's code has for them."""
 OWN_ATTRIBUTES = frozenset(
     "__wiregrad_contents__ record_contents is_recorded fill put flat shape ndim size __class__ __dict__".split()
 )
@@ -1033,6 +1036,9 @@ class FillableArray(np.ndarray):
         args = tuple(args)
         if function.__name__ in VIEW_METHODS and type(args[0]) is FillableArray and _find_cells(args[0]) is None:
             return super().__array_function__(function, types, args, kwargs)
+        maker = LIKE_MAKERS.get(function)
+        if maker is not None:
+            return make_like(maker, _replace_parts(args), _replace_parts(dict(kwargs)))
         out = kwargs.get("out")
         if isinstance(out, FillableArray):
             rest = {key: part for key, part in kwargs.items() if key != "out"}
@@ -1155,6 +1161,20 @@ def make_fillable(made: Any) -> Any:
     if type(contents) is np.ndarray and contents.ndim and contents.dtype.char in "dfD":
         return contents.view(FillableArray)
     return contents
+
+
+def make_like(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make an array with one of NumPy's functions that were given `like=` a value; it may be filled with values."""
+    args = tuple(map(contents_of, args))
+    if args and function not in (np.full, np.fromfunction) and isinstance(args[0], Value | list | tuple):
+        items = FUNCTIONS["array"].run(args[0])
+        if isinstance(items, Value):
+            return copy_filled(FUNCTIONS["array"].run(items, args[1] if len(args) > 1 else kwargs.get("dtype")))
+    made = function(*args, **kwargs)
+    if args and isinstance(args[0], np.ndarray) and np.may_share_memory(made, args[0]):
+        # Values that are written to the result would not be seen in a plain array that has the same memory.
+        made = made.copy()
+    return make_fillable(made)
 
 
 def contents_of(x: Any) -> Any:

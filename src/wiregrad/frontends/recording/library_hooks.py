@@ -42,17 +42,18 @@ import numpy as np
 from wiregrad.errors import EscapeError, NoRuleError, WiregradError, format_user_line, is_library_file
 from wiregrad.frontends.recording.dispatch import (
     is_literal,
-    make_like,
     refuse_unusual_dtypes,
     run_composite,
     run_without_rule,
 )
 from wiregrad.frontends.recording.filled_value import (
+    LIKE_MAKERS,
     FillableArray,
     contents_of,
     copy_filled,
     find_recorded,
     make_fillable,
+    make_like,
 )
 from wiregrad.frontends.recording.hints import (
     describe_foreign_error,
@@ -279,6 +280,7 @@ ORIGINALS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in 
 """NumPy's own functions that have stand-ins, by name."""
 STAND_INS = {name: wrap_while_recording(ORIGINALS[name], handle) for name, handle in HANDLERS.items()}
 """The functions that see values, by name."""
+LIKE_MAKERS.update({STAND_INS[name]: function for name, function in ORIGINALS.items() if function in LIKE_MAKERS})
 
 
 VECTORIZE: Any = np.vectorize

@@ -323,9 +323,17 @@ def _names_of_locals(tape: Tape) -> VariableNames:
     return VariableNames.from_pairs(
         (value._index, name)
         for frame in frames
-        for name, value in frame.f_locals.items()
+        for name, value in _list_variables(frame)
         if isinstance(value, Value) and value._tape is tape and name.isidentifier()
     )
+
+
+def _list_variables(frame: FrameType) -> list[tuple[str, Any]]:
+    """Return the variables of a frame in the order of its code; `f_locals` has that of their first assignment."""
+    code = frame.f_code
+    variables = frame.f_locals
+    names = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
+    return [(name, variables[name]) for name in names if name in variables]
 
 
 def _find_holders(tape: Tape, f: Callable[..., Any], result: object) -> HolderNames:

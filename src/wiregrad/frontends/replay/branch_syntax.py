@@ -283,7 +283,8 @@ class _PlanWriter:
             case ast.AugAssign(target=ast.Name() as target):
                 self._add_parts(_group_parts([node]))
                 update = _write_update(node, target)
-                step = AssignStep(self._add_fragment(_group_parts([update]), update, takes_helpers=True), (target,))
+                body = _FragmentWriter().visit(update)
+                step = AssignStep(self._add_fragment(_group_parts([update]), body, takes_helpers=True), (target,))
             case ast.Return(value=value):
                 step = ReturnStep(None if value is None else self._write_fragment(value))
             case ast.Raise():

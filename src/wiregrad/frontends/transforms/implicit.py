@@ -546,6 +546,11 @@ def _iterate_equation(equation: Equation, guess: Vector, xs: Sequence[Any], *, t
         z = _combine_steps(points, changes)
     if best[0] <= tolerance * (1.0 + _norm(best[1])):
         return best[1]
+    if not np.isfinite(best[0]):
+        raise ConvergenceError(
+            f"{equation.called}: the function is not finite at the first guess, "
+            f"{short_repr(equation.parts.unpack(guess))}; start at a point where it is"
+        )
     raise ConvergenceError(
         f"{equation.called}: the iteration did not settle: x still changes by {best[0]:.3g}; the function may not be a "
         "contraction here, then wg.root with x - f(x) may find the point; or start nearer to it"
