@@ -1566,3 +1566,26 @@ def test_an_error_of_an_op_that_nothing_reads_is_raised_where_nobody_catches_it(
         with pytest.raises(np.linalg.LinAlgError, match="Singular"):
             fast(np.zeros((3, 3)), np.ones(3))
     assert "nothing reads the result of solve, which may raise an error" in str(fast.info)
+
+
+def test_a_compiled_function_that_branches_is_mapped() -> None:
+    def f(x: Any) -> Any:
+        if x[0] > 0.0:
+            return np.sum(np.sin(x) * x[1])
+        return np.sum(x**3)
+
+    rows = np.array([[1.0, 2.0], [-1.0, 2.0], [0.5, -1.0]])
+    fast = wg.compile(f)
+
+    for _ in range(2):
+        np.testing.assert_allclose(wg.vmap(fast)(rows), [f(row) for row in rows], rtol=1e-12)
+    np.testing.assert_allclose(wg.vmap(wg.grad(fast))(rows), [wg.grad(f)(row) for row in rows], rtol=1e-12)
+
+
+def test_a_circuit_is_expanded_inside_a_transform() -> None:
+    circuit = wg.trace(lambda x: np.sum(np.where(x > 0.0, x, 0.5 * x)), np.ones(2))
+
+    def f(x: Any) -> Any:
+        return x * circuit.expand()([1.0, -1.0])
+
+    assert wg.grad(f)(3.0) == 0.5

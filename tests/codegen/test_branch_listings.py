@@ -313,3 +313,11 @@ def test_code_of_a_function_that_was_called_with_two_kinds_names_both(first: Any
     with pytest.raises(OperandError) as caught:
         compiled.to_c()
     assert f"was called with 2: {kinds}; compile it anew" in str(caught.value)
+
+
+def test_a_function_of_arrays_is_led_to_the_code_of_a_trace() -> None:
+    fast = wg.compile(lambda x: x * 2.0)
+    fast(np.ones(3))
+
+    with pytest.raises(OperandError, match=r"write wg\.trace\(f, \*args\)\.to_c\(\)"):
+        fast.to_c()

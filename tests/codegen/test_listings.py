@@ -494,3 +494,11 @@ def test_what_cannot_go_together_is_refused() -> None:
         circuit.receipt(seed=-1)
     with pytest.raises(OutputError, match="Hessian listings need scalar inputs"):
         wg.trace(lambda x: np.sum(x * x), np.ones(2)).to_numpy("hessian")
+
+
+def test_a_jacobian_of_an_array_says_how_to_list_its_elements() -> None:
+    circuit = wg.trace(lambda x: x * x, np.ones(2))
+
+    with pytest.raises(OutputError, match=r"write circuit\.expand\(\)"):
+        circuit.to_c(function="jacobian")
+    assert "jacobian" in circuit.expand().to_c(function="jacobian")

@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -1126,3 +1127,13 @@ def test_the_norm_of_a_group_counts_every_element_of_an_array() -> None:
     boxes = build_picture(run.circuit, run, cap=2).boxes
 
     assert [box.grad.text for box in boxes if box.grad is not None] == ["\u20161.732\u2016", "\u20161\u2016"]
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.PDF", "picture.jpeg"])
+def test_svg_is_not_written_to_files_of_other_kinds(name: str, tmp_path: Path) -> None:
+    run = wg.circuit("a * b").run(a=1.0, b=2.0)
+
+    with pytest.raises(InputError, match=r"to_svg writes SVG; got .*write to_svg\('.*\.svg'\)"):
+        run.to_svg(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+    run.to_svg(tmp_path / "a.svg")

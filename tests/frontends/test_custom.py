@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.errors import GradientError, MutationError, NoRuleError, RecordError
+from wiregrad.errors import GradientError, MutationError, NoRuleError, OperandError, RecordError
 from wiregrad.ops import TABLE
 
 from ..support.sampling import sample_pairs
@@ -1014,3 +1014,63 @@ def test_elements_and_masked_parts_of_a_clone_are_copies() -> None:
         return np.sum(c * np.array([1.0, 10.0, 100.0])) + np.sum(positive)
 
     assert wg.grad(f)(np.array([-1.0, 2.0, 0.5])).tolist() == [10.0, 2.0, 101.0]
+
+
+def test_partials_that_do_not_take_the_output_are_refused_with_their_form() -> None:
+    with pytest.raises(
+        OperandError, match=r"mul_ is given a, b and then the output.*lambda a, b, y: \(\.\.\., \.\.\.\)"
+    ):
+
+        @wg.op(partials=lambda a, b: (b, a))
+        def mul_(a: Any, b: Any) -> Any:
+            return a * b
+
+
+def test_an_op_that_raises_at_a_sample_point_asks_for_numpy_or_samples() -> None:
+    with pytest.raises(RecordError, match=r"root_ raised ValueError \(.*\) at \(-.*NumPy's functions.*samples"):
+
+        @wg.op(partials=lambda x, y: (0.5 / y,))
+        def root_(x: Any) -> Any:
+            return math.sqrt(x)
+
+
+def make_scaled_square(*, takes_scale: bool) -> Any:
+    def scaled_square_(x: Any, scale: float = 3.0) -> Any:
+        return scale * x * x
+
+    if takes_scale:
+        return wg.op(partials=lambda x, y, scale=3.0: (2.0 * scale * x,))(scaled_square_)
+    return wg.op(partials=lambda x, y: (6.0 * x,))(scaled_square_)
+
+
+def test_partials_are_given_the_settings_of_a_call() -> None:
+    op = make_scaled_square(takes_scale=True)
+
+    assert wg.value_and_grad(op)(2.0) == (12.0, 12.0)
+    assert wg.value_and_grad(lambda x: op(x, scale=5.0))(2.0) == (20.0, 20.0)
+    assert wg.hessian(lambda x: op(x, scale=5.0))(2.0) == 10.0
+    assert wg.jvp(lambda x: op(x, scale=4.0), (2.0,), (1.0,)) == (16.0, 16.0)
+    assert wg.vmap(wg.grad(lambda x: op(x, scale=4.0)))(np.array([1.0, 2.0])).tolist() == [8.0, 16.0]
+    # The settings of one call are not those of the next.
+    assert wg.value_and_grad(op)(2.0) == (12.0, 12.0)
+
+
+def test_a_setting_that_partials_do_not_take_is_refused_where_a_gradient_flows() -> None:
+    op = make_scaled_square(takes_scale=False)
+
+    assert op(2.0, scale=5.0) == 20.0
+    assert wg.value_and_grad(lambda x: op(x, scale=3.0))(2.0) == (12.0, 12.0)
+    with pytest.raises(OperandError, match=r"do not take scale, .*scale=3\.0: write partials=lambda x, y, scale=3\.0"):
+        wg.grad(lambda x: op(x, scale=5.0))(2.0)
+
+
+@pytest.mark.parametrize("takes_scale", [True, False])
+def test_a_setting_is_no_value_and_no_array(takes_scale: bool) -> None:
+    op = make_scaled_square(takes_scale=takes_scale)
+
+    with pytest.raises(OperandError, match=r"takes scale as a constant(.|\n)*def \w+\(x, scale\)"):
+        wg.grad(lambda x, scale: op(x, scale=scale), argnums=(0, 1))(2.0, 3.0)
+    with pytest.raises(OperandError, match="takes a number or text as scale; got array"):
+        wg.grad(lambda x: op(x, scale=np.ones(2)))(2.0)
+    # A value that was refused leaves nothing behind.
+    assert wg.value_and_grad(lambda x: op(x, scale=3.0))(2.0) == (12.0, 12.0)

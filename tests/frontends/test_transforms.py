@@ -235,6 +235,45 @@ def test_complex_gradients_follow_torch() -> None:
     assert wg.grad(lambda x: np.real(np.exp(1j * x)))(0.3) == pytest.approx(-math.sin(0.3))
 
 
+@pytest.mark.parametrize("mode", [None, "forward", "reverse"])
+def test_jacobians_of_complex_results_by_real_arguments_are_complex(mode: Any) -> None:
+    x = np.array([0.3, -1.2, 2.1])
+    spectrum = wg.jacobian(np.fft.fft, mode=mode)(x)
+    waves = wg.jacobian(lambda x: {"wave": np.exp(1j * x), "sum": np.sum(x), "constant": 2j}, mode=mode)(x)
+
+    np.testing.assert_allclose(spectrum, np.fft.fft(np.eye(3)), atol=1e-12)
+    np.testing.assert_allclose(waves["wave"], np.diag(1j * np.exp(1j * x)), rtol=1e-12)
+    assert waves["sum"].tolist() == [1.0, 1.0, 1.0]
+    assert waves["sum"].dtype == float
+    assert waves["constant"].tolist() == [0j, 0j, 0j]
+
+
+def test_complex_jacobians_nest_batch_and_compile() -> None:
+    def respond(p: Any) -> Any:
+        return p["gain"] / (1.0 + 1j * np.array([0.1, 1.0, 3.0]) * p["lag"])
+
+    p = {"gain": 2.0, "lag": 0.3}
+    found = wg.jacobian(respond)(p)
+    scale = 1.0 + 1j * np.array([0.1, 1.0, 3.0]) * 0.3
+    np.testing.assert_allclose(found["gain"], 1.0 / scale, rtol=1e-12)
+    np.testing.assert_allclose(found["lag"], -2.0 / scale**2 * 1j * np.array([0.1, 1.0, 3.0]), rtol=1e-12)
+    compiled = wg.compile(respond)
+    for _ in range(2):
+        np.testing.assert_allclose(compiled.jacobian(p)["lag"], found["lag"], rtol=1e-12)
+
+    def wave(x: Any) -> Any:
+        return np.exp(1j * x)
+
+    assert wg.hessian(wave)(0.3) == pytest.approx(-np.exp(0.3j))
+    np.testing.assert_allclose(wg.vmap(wg.jacobian(wave))(np.array([0.0, 1.0])), [1j, 1j * np.exp(1j)])
+    assert wg.jacobian(wave)(np.float32(0.3)).dtype == np.complex64
+    # A complex argument keeps the gradient of the real part; a real one beside it is differentiated in full.
+    assert wg.jacobian(lambda x, z: x * z, argnums=(0, 1))(2.0, 1 + 3j) == (1 + 3j, 2 + 0j)
+    w = wg.Value(2.0)
+    np.abs(wg.jacobian(lambda x: np.exp(1j * x * w))(0.3)).backward()
+    assert w.grad == pytest.approx(1.0)
+
+
 def test_large_arguments_are_copied() -> None:
     base = np.ones((3, 10_000))
     x, w, b = base
@@ -363,3 +402,10 @@ def test_hooks_run_in_recorded_sweeps_too() -> None:
 def test_argnums_may_not_repeat() -> None:
     with pytest.raises(GradientError, match="twice"):
         wg.grad(lambda x, y: x * y, argnums=(0, -2))(1.0, 2.0)
+
+
+@pytest.mark.parametrize("transform", [wg.grad, wg.value_and_grad, wg.jacobian, wg.hessian])
+def test_a_point_in_the_place_of_argnums_is_refused_at_once(transform: Any) -> None:
+    for point in (3.0, np.ones(2)):
+        with pytest.raises(GradientError, match=r"got .*: for the gradient at x write wg\.grad\(f\)\(x\)"):
+            transform(np.sin, point)

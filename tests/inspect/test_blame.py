@@ -466,3 +466,10 @@ def test_a_run_has_its_own_blame() -> None:
     with pytest.raises(OperandError, match=r"for a run call run\.blame\(\)"):
         wg.blame(run)
     assert run.blame().origins
+
+
+def test_a_node_of_a_run_is_led_to_the_question_of_the_run() -> None:
+    run = wg.circuit("a * b").run(a=1.0, b=2.0)
+
+    with pytest.raises(OperandError, match=r"for a node of a run call run\.explain\('a'\)"):
+        wg.explain(run["a"])  # type: ignore[arg-type]

@@ -9,7 +9,8 @@ use.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from os import PathLike
+from os import PathLike, fspath
+from os.path import basename, splitext
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from wiregrad import codegen, draw, inspect, ir, passes
@@ -98,6 +99,22 @@ else:
 __all__ = ["Builder", "Circuit", "ImportedCircuit", "Run", "circuit", "diff", "load"]
 
 
+OTHER_PICTURES = frozenset([".png", ".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".eps"])
+"""Kinds of pictures, by the ends of their files' names, that programs would not read if they hold SVG."""
+
+
+def _check_picture_name(path: str | PathLike[str]) -> None:
+    """Raise if the name of a file says that it holds another kind of picture than SVG."""
+    name = fspath(path)
+    stem, kind = splitext(name)
+    if kind.lower() in OTHER_PICTURES:
+        raise InputError(
+            f"to_svg writes SVG; got {short_repr(name)}: write to_svg({f'{stem}.svg'!r}), which browsers and slides "
+            f"show, and convert that file where {kind[1:]} is needed, as with "
+            f"`rsvg-convert -o {basename(name)} {basename(stem)}.svg`"
+        )
+
+
 class Drawable:
     """Something that can be drawn: a circuit, or a run, which shows the values and gradients on every wire."""
 
@@ -116,6 +133,8 @@ class Drawable:
         >>> circuit("x * x").to_svg().startswith("<svg")
         True
         """
+        if path is not None:
+            _check_picture_name(path)
         text = draw.to_svg(*self._circuit_and_run, **options)
         if path is not None:
             files.replace_file(path, [memoryview(text.encode())])

@@ -64,6 +64,7 @@ from wiregrad.errors import (
     short_repr,
 )
 from wiregrad.frontends.recording.arguments import LEAF, ContainerTree, flatten, match_leaves, unflatten
+from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.session import (
     Argnames,
     Argnums,
@@ -1366,7 +1367,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         asks_gradient = f is self._differentiated and returns_real(recording)
         ranges = self._argument_ranges(args, kwargs, with_labels=call.with_labels) if asks_gradient else None
         gradient_by = None if ranges is None else [(start, stop) for _, start, stop in ranges[0]]
-        with pause_collection():
+        with pause_collection(), OVERLAY.pause():
             replay = make_replay(recording, numpy_numbers=(np.float64,) in call.marks, gradient_by=gradient_by)
         if replay is None or self.device == "cpu" or not has_array_inputs(recording):
             return replay
@@ -1623,7 +1624,10 @@ def _find_number(variant: RecordedVariant) -> tuple[CircuitGraph, int | float]:
             return circuit, int(circuit.columns.outputs[0])
         if not recording.moving and isinstance(recording.results[0], float | np.floating):
             return circuit, float(recording.results[0])
-    raise OperandError("code with branches is written for functions of numbers that return one real number")
+    raise OperandError(
+        "code with branches is written for functions of numbers that return one real number; for arrays, or several "
+        "results, write wg.trace(f, *args).to_c(), the code of the branches that these arguments take"
+    )
 
 
 def describe_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:

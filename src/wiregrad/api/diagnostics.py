@@ -7,6 +7,7 @@ open.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +19,7 @@ import numpy as np
 from wiregrad.api import Circuit, Run
 from wiregrad.api.values import Value, trace_with_inputs
 from wiregrad.api.values import run as run_function
-from wiregrad.backends import RunRecord, interpreter
+from wiregrad.backends import RunNode, RunRecord, interpreter
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import CheckError, InputError, OperandError, WiregradError, short_repr
 from wiregrad.frontends.recording.session import anomaly
@@ -52,9 +53,20 @@ def blame(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) 
     """
     if isinstance(f, RunRecord):
         raise OperandError(f"wg.blame takes a function; got {short_repr(f)}: for a run call run.blame()")
+    if _is_torch_module(f):
+        raise OperandError(
+            f"wg.blame takes a function of NumPy; got the PyTorch module {type(f).__name__}: write "
+            "wg.from_torch(module, *args).run().blame()"
+        )
     with np.errstate(all="ignore"):
         circuit, inputs = trace_with_inputs(f, args, kwargs)
         return blame_of(interpreter.run_all_outputs(circuit, inputs))
+
+
+def _is_torch_module(thing: object) -> bool:
+    """Return whether something is a module of PyTorch, which nobody has made unless PyTorch is imported."""
+    nn = sys.modules.get("torch.nn")
+    return nn is not None and isinstance(thing, nn.Module)
 
 
 def check_grads(
@@ -106,6 +118,8 @@ def explain(value: Value, /, *names: object) -> Explanation:
 def _lead_to_explain(thing: object, names: tuple[object, ...]) -> str:
     """Return how something other than a value is asked for an explanation."""
     name = short_repr(names[0]) if names and isinstance(names[0], str) else "'x'"
+    if isinstance(thing, RunNode):
+        return f"for a node of a run call run.explain({thing.name!r})"
     if isinstance(thing, RunRecord):
         return f"for a run call run.explain({name})"
     if isinstance(thing, Circuit):

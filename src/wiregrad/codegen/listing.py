@@ -774,7 +774,7 @@ def _list_loops(circuit: CircuitGraph, function: str, *, has_integers: bool) -> 
 def _differentiate_loops(circuit: CircuitGraph, function: str) -> CircuitGraph:
     wide = next((label for label in circuit.outputs if circuit[label].type.shape), None)
     if wide is not None:
-        raise _wide_output_error(wide, circuit[wide].type)
+        raise _wide_output_error(wide, circuit[wide].type, function)
     if function == "jacobian":
         return jacobian_circuit(circuit)
     if function == "hessian":
@@ -782,11 +782,11 @@ def _differentiate_loops(circuit: CircuitGraph, function: str) -> CircuitGraph:
     return gradient_circuit(circuit)
 
 
-def _wide_output_error(label: str, kind: WireType) -> OutputError:
-    return OutputError(
-        f"only scalar outputs can be differentiated, and the output {label} is {kind}; sum it first, or ask for the "
-        "value only"
-    )
+def _wide_output_error(label: str, kind: WireType, function: str) -> OutputError:
+    advice = "sum it first, or ask for the value only"
+    if function == "jacobian":
+        advice = "write circuit.expand().to_c(...), whose outputs are its elements, or return a list of numbers"
+    return OutputError(f"only scalar outputs can be differentiated, and the output {label} is {kind}; {advice}")
 
 
 def _check_scalar_inputs(circuit: CircuitGraph) -> None:
@@ -884,7 +884,7 @@ class _ListingBuilder:
             of = of[1:]
         wide = next((label for label, node in of if self.types[node].shape), None)
         if wide is not None:
-            raise _wide_output_error(wide, self.types[dict(of)[wide]])
+            raise _wide_output_error(wide, self.types[dict(of)[wide]], function)
         alone = len(of) == 1
         for label, node in of:
             self.start_section("backward" if alone else f"backward from {label}")

@@ -12,14 +12,14 @@ raises.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import reduce
 from operator import add
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -436,13 +436,19 @@ def op(
         parameters = inspect.signature(function).parameters.values()
         inputs = tuple(p.name for p in parameters if p.default is p.empty)
         title = name or function.__name__
-        record = Elementwise(
+        defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        passed = _find_passed_settings(partials, defaults)
+        _check_partials_signature(partials, inputs, title, passed)
+        record = UserElementwise(
             name=title,
             doc=(function.__doc__ or f"The user's op {title}.").strip().split("\n")[0],
             inputs=inputs,
             pattern=Pattern.SCALE,
             forward=function,
-            partials=tuple(_make_partial(partials, slot, len(inputs), title) for slot in range(len(inputs))),
+            partials=_make_partials(partials, inputs, title, passed),
+            slopes=partials,
+            setting_defaults=defaults,
+            passed=tuple(passed),
             samples=tuple(tuple(map(float, sample)) for sample in samples or ()),
             opaque=True,
         )
@@ -451,6 +457,61 @@ def op(
         return _register_user_op(record)
 
     return make_op
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class UserElementwise(Elementwise):
+    """An op made by `wg.op`. Parameters of its function that have a default are settings: constants of a call."""
+
+    slopes: Callable[..., Any]
+    """The user's function of the inputs and the output."""
+    setting_defaults: Mapping[str, Any]
+    """The settings and what they are if a call leaves them out."""
+    passed: tuple[str, ...]
+    """The settings that `slopes` takes too."""
+
+    def bind(self, settings: Mapping[str, Any]) -> Self:
+        """Return the op with settings, whose slopes are those for the same settings."""
+        for name, setting in settings.items():
+            if name in self.setting_defaults:
+                self._check_setting(name, setting)
+        items = tuple(sorted(settings.items()))
+        bound = self._bound_records.get(items)
+        if bound is None:
+            known = {name: settings.get(name, self.setting_defaults[name]) for name in self.passed}
+            partials = _make_partials(self.slopes, self.inputs, self.name, known)
+            bound = self._bound_records[items] = replace(self, settings=items, partials=partials)
+        return bound
+
+    def _check_setting(self, name: str, setting: Any) -> None:
+        """Raise if a gradient would be lost or wrong with a setting."""
+        inputs = ", ".join(self.inputs)
+        if hasattr(type(setting), "__wiregrad_apply__"):
+            raise OperandError(
+                f"{self.name} takes {name} as a constant, because it has a default, and no gradient would flow to it: "
+                f"define it without one, def {self.name}({inputs}, {name}), with a slope for {name}{format_user_line()}"
+            )
+        if not isinstance(setting, int | float | complex | str | tuple | np.generic | None):
+            raise OperandError(
+                f"{self.name} takes a number or text as {name}; got {short_repr(setting)}: to give arrays, define "
+                f"{name} without a default{format_user_line()}"
+            )
+        if name not in self.passed and setting != self.setting_defaults[name]:
+            default = f"{name}={self.setting_defaults[name]!r}"
+            raise OperandError(
+                f"the partials of {self.name} do not take {name}, so its slope would be that for {default}: write "
+                f"partials=lambda {inputs}, y, {default}: ...{format_user_line()}"
+            )
+
+
+def _find_passed_settings(partials: Callable[..., Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings, as far as `partials` takes them by name."""
+    try:
+        parameters = inspect.signature(partials).parameters
+    except ValueError:
+        return {}
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return {name: default for name, default in defaults.items() if takes_all or name in parameters}
 
 
 def _register_user_op(record: Elementwise) -> Elementwise:
@@ -468,11 +529,36 @@ USER_OPS: dict[str, Elementwise] = {}
 """The ops that users defined with `wg.op`, by name."""
 
 
-def _make_partial(partials: Callable[..., Any], slot: int, count: int, name: str) -> Callable[..., Any]:
-    """Return the function that computes one of the slopes that `partials` returns."""
+def _check_partials_signature(
+    partials: Callable[..., Any], inputs: tuple[str, ...], title: str, passed: Mapping[str, Any]
+) -> None:
+    """Raise unless `partials` takes the inputs of an op, its output, and its settings."""
+    try:
+        inspect.signature(partials).bind(*inputs, "y", **passed)
+    except TypeError:
+        slopes = ", ".join("..." for _ in inputs) if len(inputs) > 1 else "...,"
+        wanted = f"lambda {', '.join(inputs)}, y: ({slopes})"
+        raise OperandError(
+            f"partials of {title} is given {', '.join(inputs)} and then the output: write partials={wanted}"
+            f"{format_user_line()}"
+        ) from None
+    except ValueError:
+        # A builtin that does not tell its arguments.
+        return
 
+
+def _make_partials(
+    partials: Callable[..., Any], inputs: tuple[str, ...], name: str, settings: Mapping[str, Any]
+) -> tuple[Callable[..., Any], ...]:
+    """Return the functions that compute one each of the slopes that `partials` returns."""
+    return tuple(_make_partial(partials, slot, len(inputs), name, settings) for slot in range(len(inputs)))
+
+
+def _make_partial(
+    partials: Callable[..., Any], slot: int, count: int, name: str, settings: Mapping[str, Any]
+) -> Callable[..., Any]:
     def compute_slope(*operands: object) -> Any:
-        slopes = partials(*operands)
+        slopes = partials(*operands, **settings)
         slopes = slopes if isinstance(slopes, tuple | list) else (slopes,)
         if len(slopes) != count:
             raise RecordError(f"partials of {name} must give one slope per input ({count}); got {len(slopes)}")
@@ -488,11 +574,11 @@ def _check_partials(record: Elementwise) -> None:
     for point in points:
         xs = [np.float64(x) for x in point]
         with np.errstate(all="ignore"):
-            y = record.forward(*xs)
+            y = _run_at_sample(record, xs)
             if not np.isfinite(y):
                 continue
             for slot, input_ in enumerate(record.inputs):
-                numeric = _numeric_slope(lambda moved: float(record.forward(*moved)), xs, slot, 1.0)
+                numeric = _numeric_slope(lambda moved: float(_run_at_sample(record, moved)), xs, slot, 1.0)
                 slope = record.local(slot, xs, y, 0)
                 got = 0.0 if slope is None else float(slope)
                 tried += 1
@@ -506,6 +592,18 @@ def _check_partials(record: Elementwise) -> None:
         raise RecordError(
             f"{record.name} is finite at none of the sample points; give samples=[...]{format_user_line()}"
         )
+
+
+def _run_at_sample(record: Elementwise, xs: Sequence[Any]) -> Any:
+    """Run an op at a sample point; raises if the op does, as functions of `math` do outside of their domain."""
+    try:
+        return record.forward(*xs)
+    except (ValueError, ArithmeticError) as error:
+        raise RecordError(
+            f"{record.name} raised {type(error).__name__} ({error}) at {tuple(map(float, xs))}, where its slopes are "
+            "compared: write it with NumPy's functions, which give NaN outside of their domain and take arrays, or "
+            f"give samples=[...], points at which it is defined{format_user_line()}"
+        ) from error
 
 
 def _sample_points(arity: int) -> list[tuple[float, ...]]:

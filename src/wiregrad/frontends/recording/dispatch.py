@@ -42,6 +42,7 @@ from wiregrad.frontends.recording.arguments import as_literal, ensure_owned, fla
 from wiregrad.frontends.recording.filled_value import (
     IN_PLACE_FUNCTIONS,
     LIKE_MAKERS,
+    SOMETIMES_VIEWS,
     VIEW_METHODS,
     FillableArray,
     FilledValue,
@@ -54,6 +55,7 @@ from wiregrad.frontends.recording.filled_value import (
     duplicate,
     find_obstacle,
     freeze,
+    install_setters,
     install_updates,
     install_view_methods,
     make_fillable,
@@ -61,9 +63,11 @@ from wiregrad.frontends.recording.filled_value import (
     make_like,
     match_array,
     read_elements,
+    share_elements,
     take_view,
 )
 from wiregrad.frontends.recording.hints import (
+    advise_on_part_update,
     advise_on_random,
     advise_on_update,
     describe_missing_function,
@@ -226,16 +230,17 @@ def _finish_result(entry: RegisteredFunction, function: Callable[..., Any], args
     """Return the result of a function as NumPy would: a number of NumPy's, a new array, or a view."""
     if function in FRESH_COPIES:
         return make_fillable(result)
-    if entry.name not in VIEW_METHODS:
+    if entry.name not in VIEW_METHODS and entry.name not in SOMETIMES_VIEWS:
         result = _separate_from(args, result)
     return tuple(map(as_numpy_number, result)) if type(result) is tuple else as_numpy_number(result)
 
 
 def _separate_from(args: tuple[Any, ...], result: Any) -> Any:
-    """Return a result that is one of the arguments as another value, since NumPy's function returns a new array."""
+    """Return a result that is one of the arguments as a copy, since NumPy's function returns a new array."""
     if type(result) is tuple:
         return tuple(_separate_from(args, part) for part in result)
-    return duplicate(result) if isinstance(result, Value) and any(x is result for x in args) else result
+    is_argument = isinstance(result, Value) and result.shape and any(x is result for x in flatten(args)[0])
+    return copy_filled(result) if is_argument else result
 
 
 FRESH_COPIES: frozenset[Any] = frozenset([np.copy, np.zeros_like, np.ones_like, np.empty_like, np.full_like])
@@ -318,10 +323,12 @@ def _assign_result(out: Any, function: Callable[..., Any], args: tuple[Any, ...]
     if not isinstance(out, Value | FillableArray):
         if OWN_REFERENCES.may_replace(out, getrefcount(out)):
             return match_array(function(*args, **kwargs), out)
-        raise MutationError(
-            "out= would write in place, which cannot be recorded; assign the result instead"
-            f"{advise_on_update()}{format_user_line()}"
-        )
+        advice = advise_on_part_update(out)
+        if not advice:
+            advice = (
+                f"out= would write in place, which cannot be recorded; assign the result instead{advise_on_update()}"
+            )
+        raise MutationError(f"{advice}{format_user_line()}")
     target[...] = function(*[freeze(x) for x in args], **kwargs)
     return target
 
@@ -426,7 +433,7 @@ def _assign_as(target: Value, place: Callable[[Any, Any], None], source: Any) ->
 
 
 def _set_elements(target: Value, index: Any, value: Any) -> None:
-    assign_elements(begin_filling(target), index, value)
+    assign_elements(begin_filling(target, source=value), index, value)
 
 
 def assign_by_index(self: Value, index: Any, value: Any) -> None:
@@ -440,6 +447,8 @@ def apply_function_to_filled(
     """Apply a NumPy function to arrays that are filled; a view that it returns writes to the array."""
     if function in IN_PLACE_FUNCTIONS or kwargs.get("out") is not None:
         return apply_function(self, function, types, args, kwargs)
+    if function.__name__ in SOMETIMES_VIEWS:
+        return _apply_sharing(self, function, types, args, kwargs)
     target = args[0] if args else None
     rest = tuple([tree_map(freeze, part) for part in args[1:]])
     if function.__name__ not in VIEW_METHODS or not isinstance(target, FilledValue):
@@ -450,6 +459,25 @@ def apply_function_to_filled(
         lambda places: function(places, *args[1:], **kwargs),
         function.__name__,
     )
+
+
+def _apply_sharing(
+    self: FilledValue, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Apply a function whose result may share its elements with one of the arrays that are filled."""
+    states = {id(x): (x, freeze(x)) for x in args if isinstance(x, FilledValue)}
+    frozen = tuple([states[id(x)][1] if id(x) in states else tree_map(freeze, x) for x in args])
+    result = apply_function(self, function, types, frozen, kwargs)
+    parts = result if isinstance(result, tuple) else (result,)
+    for filled, state in states.values():
+        parts = tuple([_share_memory(filled, state, part) for part in parts])
+    return parts if isinstance(result, tuple) else parts[0]
+
+
+def _share_memory(filled: FilledValue, state: Value, result: Any) -> Any:
+    """Return a result of a function of an array; where their memory is the same, both are the same array or views."""
+    is_view = isinstance(result, Value) and result._tape is not None and result._tape.views.is_view(result)
+    return share_elements(filled, state, result) if is_view or result is state else result
 
 
 def index_filled(self: FilledValue, index: Any) -> Any:
@@ -511,6 +539,9 @@ def install_methods() -> None:
         setattr(Value, f"__r{name}__", _make_bitwise_operator(ufunc, reflected=True))
     setattr(Value, "__invert__", _invert)  # noqa: B010 - the stub has its type
     product = FUNCTIONS_BY_NUMPY[np.matmul].run
+    for name in SELF_RETURNING_METHODS:
+        setattr(Value, name, _make_sharing_method(getattr(Value, name), name))
+    setattr(Value, "__copy__", _copy_recorded)  # noqa: B010 - the stub has its type
     Value.copy = describe_method(copy, "copy", FUNCTIONS["copy"].run)  # type: ignore[method-assign]
     protocols: dict[str, Any] = {
         "__wiregrad_apply__": staticmethod(record_op),
@@ -526,6 +557,30 @@ def install_methods() -> None:
     install_updates()
     FilledValue.__getitem__ = index_filled  # type: ignore[method-assign, assignment]
     FilledValue.__array_function__ = apply_function_to_filled  # type: ignore[method-assign, assignment]
+
+
+SELF_RETURNING_METHODS = ("astype", "conj", "conjugate")
+"""Methods that return the array itself, not a copy, where there is nothing to compute."""
+
+
+def _make_sharing_method(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def share(self: Value, *args: Any, **kwargs: Any) -> Any:
+        return self if self.shape and _returns_itself(self, name, args, kwargs) else method(self, *args, **kwargs)
+
+    return describe_method(share, name, method)
+
+
+def _returns_itself(array: Value, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether NumPy's method returns the array that it was called on."""
+    if name != "astype":
+        return array.dtype.kind != "c"
+    dtype = args[0] if args else kwargs.get("dtype")
+    return kwargs.get("copy") is False and dtype is not None and np.dtype(dtype) == array.dtype
+
+
+def _copy_recorded(self: Value) -> Value:
+    """Return what `copy.copy` and `copy.deepcopy` make: of a leaf another leaf, else a copy that may be filled."""
+    return make_leaf(self._data) if self._tape is None and not isinstance(self, FilledValue) else copy_filled(self)
 
 
 def _refuse_foreign(operand: Any) -> Any:
@@ -709,6 +764,7 @@ for _name, _function in TORCH_METHODS.items():
     if not hasattr(Value, _name):
         setattr(Value, _name, _make_torch_method(_name, _function))
 install_view_methods()
+install_setters()
 
 
 IN_PLACE_METHODS = {

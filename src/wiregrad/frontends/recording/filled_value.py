@@ -76,6 +76,8 @@ VIEW_METHODS = frozenset(
     "unstack flip flipud fliplr rot90 rollaxis permute_dims matrix_transpose diag".split()
 )
 """Methods and functions whose result shares its elements with the array, in NumPy or PyTorch."""
+SOMETIMES_VIEWS = frozenset("broadcast_arrays diff einsum real_if_close trim_zeros".split())
+"""NumPy's functions whose result shares elements with an argument, or is that argument, if nothing is computed."""
 UNTRACKED_VIEWS = frozenset("t permute unsqueeze real imag detach expand_as".split())
 """Those that NumPy's arrays of whole numbers do not have, or have in another meaning."""
 
@@ -136,8 +138,9 @@ class FillNotes(ValueNotes):
         array's own element before them if none does."""
         self.rows: dict[int, Any] = {}
         """The values of pending assignments as rows, by the number of the assignment; -1 for the array before them."""
-        self.loose: list[weakref.ref[Value]] = []
-        """The views of a root that do not see assignments."""
+        self.loose: list[tuple[weakref.ref[Value], Value | None]] = []
+        """The views of a root that do not see assignments, and what they were taken of, so that they are not written
+        to."""
 
 
 class FilledValue(Value):
@@ -199,9 +202,6 @@ class FilledValue(Value):
         """The value that the array stands for now."""
         return _current_state(self)
 
-    def __copy__(self) -> Any:
-        return copy_filled(self)
-
     def fill(self, value: object) -> None:
         """Assign one number to every element."""
         assign_elements(self, ..., value)
@@ -221,11 +221,22 @@ class FilledValue(Value):
     @property
     def flat(self) -> Any:
         """The array as one row; what is assigned to its elements is assigned to the array."""
-        return make_view(self, notes_of_fill(self).places.reshape(-1), FUNCTIONS["ravel"].run)
+        row = make_view(self, notes_of_fill(self).places.reshape(-1), FUNCTIONS["ravel"].run)
+        row.__class__ = FlatRow
+        return row
 
     @flat.setter
     def flat(self, values: Any) -> None:
         self.put(np.arange(self.size), values)
+
+
+class FlatRow(FilledValue):
+    """`a.flat` of an array that is filled: parts of it are copies, as those of NumPy's iterator."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Any:
+        return copy_filled(FilledValue.__getitem__(self, index))
 
 
 STATE_SLOTS: tuple[Any, ...] = tuple(vars(Value)[name] for name in ("_data", "_tape", "_index"))
@@ -257,9 +268,9 @@ def make_filled(value: Any) -> FilledValue:
 
 
 def copy_filled(x: Value) -> Any:
-    """Return a copy of an array whose elements may be assigned; anything else is returned unchanged."""
+    """Return a copy of an array whose elements may be assigned; of conditions and numbers, one that they are not in."""
     if not x.shape or isinstance(x, DiscreteValue):
-        return x
+        return duplicate(x)
     return make_filled(freeze(x) if isinstance(x, FilledValue) else x)
 
 
@@ -316,12 +327,20 @@ def _make_value(data: Any, tape: Tape | None, index: int) -> Value:
 
 
 def duplicate(value: Value) -> Value:
-    """Return another value for the same node, so that filling one does not change the other; a leaf stays itself."""
+    """Return another value for the same node, so that changing one does not change the other.
+
+    Leaves and numbers stay themselves: `y *= 2.0` gives them a new value.
+    """
     if isinstance(value, FilledValue):
         return _current_state(value)
-    if type(value) is not Value or value._tape is None:
+    if value._tape is None or not value.shape:
         return value
-    return _make_value(value._data, value._tape, value._index)
+    twin: Value = new_instance(type(value))
+    stand_for(twin, value)
+    twin._notes = None
+    if isinstance(twin, DiscreteValue) and hasattr(value, "bound"):
+        twin.bound = value.bound
+    return twin
 
 
 def _settle(filled: FilledValue) -> None:
@@ -479,7 +498,8 @@ def take_view(filled: FilledValue, take: Callable[[Value], Any], change: Callabl
     `take` applies the function to a value, `change` to the numbers of elements.
     """
     if name in UNTRACKED_VIEWS:
-        return _note_loose_view(filled, take(_current_state(filled)))
+        state = _current_state(filled)
+        return share_elements(filled, state, take(state))
     own = notes_of_fill(filled).places
     try:
         places = change(own)
@@ -543,12 +563,19 @@ def _call_numpy(name: str, places: Places, args: tuple[Any, ...], kwargs: dict[s
     return getattr(np, name)(places, *args, **kwargs) if method is None else method(*args, **kwargs)
 
 
-def _note_loose_view(filled: FilledValue, result: Any) -> Any:
-    """Remember a view that does not see assignments; a number is a copy and needs no remembering."""
+def share_elements(filled: FilledValue, state: Value, result: Any) -> Any:
+    """Return what a function gave for the state of an array, where NumPy's result shares its elements with the array.
+
+    If that is the state itself, it is the array. Any other is remembered, because it does not see assignments; a number
+    is a copy and needs no remembering.
+    """
+    if isinstance(result, list | tuple):
+        return type(result)([share_elements(filled, state, part) for part in result])
+    if result is state:
+        return filled
     result = freeze(result)
-    for value in result if isinstance(result, list | tuple) else (result,):
-        if isinstance(value, Value) and value.shape:
-            notes_of_fill(root_of(filled)).loose.append(weakref.ref(value))
+    if isinstance(result, Value) and result.shape:
+        notes_of_fill(root_of(filled)).loose.append((weakref.ref(result), state))
     return result
 
 
@@ -619,11 +646,17 @@ def assign_as(filled: FilledValue, place: Callable[[Any, Any], object], value: A
 
 def _prepare_source(value: Any, filled: FilledValue) -> Any:
     """Return what is assigned as a value or array with the dtype of the array it is put into."""
-    source = freeze(value)
-    source = source if isinstance(source, Value) else lift(source)
+    source = _take_snapshot(value) if isinstance(value, Value) else lift(value)
     if STATE.is_paused and isinstance(source, Value):
         source = source.detach() if is_tracing() else np.asarray(source._data)
     return cast_like(source, filled) if isinstance(source, Value) else _cast_plain(source, filled.dtype)
+
+
+def _take_snapshot(value: Value) -> Value:
+    """Return what a value is now: later updates, as `y += v` or `leaf.data = x`, do not change what was assigned."""
+    is_leaf = value._tape is None and not isinstance(value, FilledValue) and not notes_of(value).constant
+    snapshot: Value = TABLE["positive"](value) if is_leaf else duplicate(value)
+    return snapshot
 
 
 def _cast_plain(source: Any, dtype: np.dtype[Any]) -> Any:
@@ -661,9 +694,17 @@ def _write_cells(root: FilledValue, write: CellWrite, value: object) -> None:
 
 def _refuse_stale_views(notes: FillNotes, value: object) -> None:
     """Raise if a view other than what is assigned exists that would not see the assignment."""
-    if notes.loose and any(view() is not None and view() is not value for view in notes.loose):
-        raise MutationError(f"{STALE_VIEW_MESSAGE}{format_user_line()}")
-    notes.loose.clear()
+    if notes.loose:
+        notes.loose = [(view, source) for view, source in notes.loose if _is_seen(view(), source)]
+        if any(view() is not value or _is_seen(None, source, value) for view, source in notes.loose):
+            raise MutationError(f"{STALE_VIEW_MESSAGE}{format_user_line()}")
+
+
+def _is_seen(view: Value | None, source: Value | None, besides: object = None) -> bool:
+    """Return whether a view exists, or a view of it, which what it was taken of remembers."""
+    if view is not None or source is None or source._tape is None:
+        return view is not None
+    return source._tape.views.has_views(source._index, besides)
 
 
 def _begin_writing(root: FilledValue, notes: FillNotes) -> None:
@@ -673,24 +714,34 @@ def _begin_writing(root: FilledValue, notes: FillNotes) -> None:
         notes.cells = _number_elements((root.size,)).copy()
 
 
-def begin_filling(value: Value) -> FilledValue:
-    """Make a recorded array one that may be filled, in place; raises if NumPy's array would be shared with another."""
+def begin_filling(value: Value, source: object = None) -> FilledValue:
+    """Make a recorded array one that may be filled, in place; raises if NumPy's array would be shared with another.
+
+    A view of it that is the source of the assignment may exist, as in `a[0] = a[1]`.
+    """
     if isinstance(value, FilledValue):
         return value
-    reason = find_obstacle(value)
+    if isinstance(value, DiscreteValue):
+        raise MutationError(
+            "conditions and whole numbers of a traced function do not change in place; write m = np.where(chosen, v, m)"
+            f"{format_user_line()}"
+        )
+    reason = find_obstacle(value, source)
     if reason is not None:
         raise MutationError(f"{NOT_FILLABLE_MESSAGE.format(reason=reason)}{format_user_line()}")
     notes = FillNotes(_number_elements(value.shape), value.dtype)
     named = getattr(value, "_notes", None)
     if named is not None:
         notes.name = named.name
+    if isinstance(source, Value) and find_shared_elements(value) is not None:
+        notes.loose.append((weakref.ref(source), None))
     value.__class__ = FilledValue
     value._notes = notes
     return cast(FilledValue, value)
 
 
-def find_obstacle(value: Value) -> str | None:
-    """Return why the elements of a value cannot be assigned; None if they can."""
+def find_obstacle(value: Value, source: object = None) -> str | None:
+    """Return why the elements of a value cannot be assigned from a source; None if they can."""
     tape = value._tape
     if not value.shape or type(value) is not Value:
         return "a recorded number does not change in place"
@@ -698,21 +749,72 @@ def find_obstacle(value: Value) -> str | None:
         return "a recorded value does not change in place"
     if tape.node_at(value._index).op is INPUT:
         return "a recorded value does not change in place: this one was passed to the function"
-    return find_shared_elements(value)
+    return find_shared_elements(value, source)
 
 
-def find_shared_elements(value: Value) -> str | None:
-    """Return why a recorded array cannot change without another array that shares its elements; None if it can."""
+def find_shared_elements(value: Value, besides: object = None) -> str | None:
+    """Return why a recorded array cannot change without another that shares its elements; None if it can."""
     tape = value._tape
     if tape is None:
         return None
     if tape.views.is_view(value):
+        name = tape.node_at(value._index).op.name
+        if name in PART_ADVICE:
+            return PART_ADVICE[name]
         return "a recorded value does not change in place, and this one is a view of another, which would not see it"
-    if tape.views.has_views(value._index):
+    if tape.views.has_views(value._index, besides):
         return (
             "a recorded value does not change in place, and a part of this one was taken before, which would not see it"
         )
     return None
+
+
+PART_ADVICE = {
+    "real": (
+        "a recorded value does not change in place, and this is the real part of another: "
+        "write z[i] = v + 1j * z[i].imag, or z.real = v"
+    ),
+    "imag": (
+        "a recorded value does not change in place, and this is the imaginary part of another: "
+        "write z[i] = z[i].real + 1j * v, or z.imag = v"
+    ),
+}
+"""Why the parts of complex numbers cannot be assigned, by the op that takes the part."""
+LAYOUT_ADVICE = {
+    "shape": "the shape of a recorded array does not change in place; write z = z.reshape(shape)",
+    "dtype": "a recorded array is not read as another dtype; write z = z.astype(dtype) for its numbers in that dtype",
+    "strides": "a recorded array has no strides that can be set; take its elements by index",
+}
+"""Why attributes of a recorded array cannot be assigned, by their names."""
+
+
+def assign_part(array: Value, name: str, part: Any) -> None:
+    """Carry out `z.real = part` or `z.imag = part`."""
+    filled = begin_filling(array)
+    if filled.dtype.kind == "c":
+        assign_elements(filled, ..., _join_parts(_current_state(filled), name, part))
+    elif name == "real":
+        assign_elements(filled, ..., part)
+    else:
+        raise TypeError("array does not have imaginary part to set")
+
+
+def _join_parts(state: Value, name: str, part: Any) -> Any:
+    return part + 1j * state.imag if name == "real" else state.real + 1j * part
+
+
+def install_setters() -> None:
+    """Let `z.real = v` and `z.imag = v` assign a part of every element."""
+    for kind in (Value, FilledValue):
+        for name in PART_ADVICE:
+            setattr(kind, name, getattr(kind, name).setter(_make_part_setter(name)))
+
+
+def _make_part_setter(name: str) -> Callable[[Value, Any], None]:
+    def assign(self: Value, part: Any) -> None:
+        assign_part(self, name, part)
+
+    return assign
 
 
 def _make_in_place(name: str) -> Callable[[Any, Any], Any]:
@@ -860,6 +962,14 @@ class FillableArray(np.ndarray):
             _begin_recording(root)
         contents: FilledValue = self.__wiregrad_contents__
         return contents
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in PART_ADVICE and (find_recorded(value) or _find_cells(self) is not None):
+            assign_part(self.record_contents(), name, value)
+        elif name in LAYOUT_ADVICE and _find_cells(self) is not None:
+            raise MutationError(f"{LAYOUT_ADVICE[name]}{format_user_line()}")
+        else:
+            super().__setattr__(name, value)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if find_recorded(value) or _find_cells(self) is not None:
@@ -1055,6 +1165,7 @@ def make_fillable(made: Any) -> Any:
 
 def make_like(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Make an array with one of NumPy's functions that were given `like=` a value; it may be filled with values."""
+    args = tuple(map(contents_of, args))
     if args and function not in (np.full, np.fromfunction) and isinstance(args[0], Value | list | tuple):
         items = FUNCTIONS["array"].run(args[0])
         if isinstance(items, Value):

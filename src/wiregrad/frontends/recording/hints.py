@@ -449,6 +449,8 @@ def _advise_on_scipy(name: str) -> str:
 
 
 FOREIGN_ADVICE = {
+    "jnp": "jnp makes arrays of JAX, which keep no gradient here; write np in its place, or use wg.from_jax",
+    "jax": "JAX keeps no gradient here; write NumPy's function in its place, or use wg.from_jax",
     "np.lib.as_strided": "write np.lib.stride_tricks.sliding_window_view(x, n), or an index of whole numbers, x[index]",
     "np.ma": "a masked array keeps no gradient; write x[~mask], or np.where(mask, 0.0, x)",
     "scipy.sparse": "a sparse matrix holds plain numbers; write A @ (x[:, None] * B), or fill np.zeros((n, m))",
@@ -580,6 +582,10 @@ PLAIN_MAKER = (
     "{array} is a plain array, made by `{maker}` (line {line}), and cannot hold a recorded value: write `{mended}`"
 )
 PLAIN_ARRAY = "{array} is a plain array and cannot hold a recorded value: write `{mended}` above"
+PLAIN_VIEW = (
+    "{view} is a view of a plain array, which cannot hold a recorded value: make that array, before the view, so that "
+    "it can, as with np.array(a, like={value})"
+)
 LIKE_NAMES = frozenset(
     "zeros ones empty full eye identity tri arange array asarray asanyarray ascontiguousarray asfortranarray".split()
 )
@@ -615,9 +621,25 @@ def advise_on_store() -> str:
     if frame is None:
         return ""
     opname, text = find_running_text(frame)
-    if opname != "STORE_SUBSCR":
+    return _advise_on_array(frame, name_array(text)) if opname == "STORE_SUBSCR" else ""
+
+
+def advise_on_part_update(array: object) -> str:
+    """Return what to write instead of `d[i] += v`, or `part += v` for a view, on a plain array; else nothing."""
+    frame = find_user_frame()
+    statement = None if frame is None else _parse_statement(find_running_text(frame)[1])
+    if frame is None or not isinstance(statement, ast.AugAssign):
         return ""
-    array = name_array(text)
+    if isinstance(statement.target, ast.Subscript):
+        return _advise_on_array(frame, ast.unparse(statement.target.value))
+    if isinstance(getattr(array, "base", None), np.ndarray):
+        view = ast.unparse(statement.target)
+        return PLAIN_VIEW.format(view=view, value=_name_of_value(frame))
+    return ""
+
+
+def _advise_on_array(frame: FrameType, array: str) -> str:
+    """Say that an array that is written to is plain, and how to make it so that it can hold values."""
     value = _name_of_value(frame)
     maker = _find_maker(frame, array)
     if maker is None:

@@ -91,7 +91,7 @@ def _convert_items(original: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     kind = type(args[0]) if args else None
     if kind is float or kind is int or (kind is np.ndarray and args[0].dtype.kind != "O"):
         return original(*args, **kwargs)
-    copies = original.__name__ == "array"
+    copies = original.__name__ == "array" and kwargs.get("copy", True) not in (None, False)
     items = args[0] if args else kwargs.get("object", kwargs.get("a"))
     if isinstance(items, FillableArray):
         return _convert_fillable(original, args, kwargs)
@@ -189,7 +189,8 @@ def list_elements(original: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     array = contents_of(args[0] if args else kwargs["arr"])
     if not find_recorded(array):
         return original(array)
-    value = FUNCTIONS["array"].run(array)
+    # An object array is read as it is: its elements may be wires of a circuit that is being built.
+    value = array if isinstance(array, np.ndarray) else FUNCTIONS["array"].run(array)
     return ((index, value[index]) for index in np.ndindex(value.shape))
 
 
@@ -333,6 +334,9 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
     if "NPY_ITER_REFS_OK" in str(error):
         return NoRuleError(f"np.nditer reads the memory of an array: write `for v in x.flat`{format_user_line()}")
     text = str(error)
+    if text in READ_ONLY_MESSAGES:
+        error.add_note(READ_ONLY_NOTE)
+        return None
     is_over_value = re.search(TYPE_TROUBLE, text) is not None and is_raised_over_value(error)
     if re.search(VALUE_CLASSES, text) is None and not is_over_value:
         return None
@@ -340,6 +344,12 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
     return NoRuleError(message) if message else None
 
 
+READ_ONLY_MESSAGES = ("assignment destination is read-only", "output array is read-only")
+"""What NumPy says of an array that cannot be written to."""
+READ_ONLY_NOTE = (
+    "A function that is differentiated gets read-only copies of its array arguments, so that what it computes does not "
+    "change them: write to a copy, as with y = np.array(y, like=x), where x is an argument that is differentiated."
+)
 VALUE_CLASSES = (
     r"unsupported data types in input|\b(Value|FilledValue|FillableArray|Scalar|NumpyScalar|NumpyNumber|PythonFloat)\b"
 )

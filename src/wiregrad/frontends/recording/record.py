@@ -178,11 +178,11 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
         return None
     if type(y) is not np.ndarray:
         return None
-    y.setflags(write=False)
     kind = y.dtype.kind
     if kind != "f" and (kind != "c" or op.of_complex is not None):
         # A condition has no gradient; other results need more care.
-        return y if kind == "b" and op.pattern is Pattern.BLOCK else None
+        return _give_away(y, xs) if kind == "b" and op.pattern is Pattern.BLOCK else None
+    y.setflags(write=False)
     if kinds & MIXED_SHAPES:
         _spread_values(tape, sources, xs, y.shape)
     kept = y
@@ -490,9 +490,19 @@ def finish_node(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence
         watch = STATE.watch if WATCHES.opened else None
         if watch is not None:
             watch.check_unrecorded(op, xs, y)
-        return make_leaf(data, constant=True, number=NumpyScalar) if moves and tape is None else y
+        return make_leaf(data, constant=True, number=NumpyScalar) if moves and tape is None else _give_away(y, xs)
     offset = _append_op(tape, op, operands, xs, y)
     return _note_view(tape, op, operands, wrap_node(tape, offset, data))
+
+
+def _give_away(y: Any, xs: Sequence[Any]) -> Any:
+    """Return conditions or whole numbers, which no tape keeps, as an array that the caller may change."""
+    if type(y) is not np.ndarray:
+        return y
+    if y.base is not None or any(y is x for x in xs):
+        return y.copy()
+    y.setflags(write=True)
+    return y
 
 
 def _finish_traced(tape: Tape, guard: ReplayGuard, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:

@@ -59,6 +59,7 @@ from wiregrad.frontends.recording.value import (
     Value,
     as_python_number,
     is_python_number,
+    notes_of,
     number_class,
     refuse_caught_escapes,
     settle_gradient,
@@ -464,7 +465,8 @@ def data_of(result: object) -> Any:
 
 def release_result(result: object, session: RecordingSession) -> Any:
     """Return a result of a function; as a plain number or array, unless an outer transform still needs it recorded."""
-    if isinstance(result, Value) and not (result._tape is session.tape and session.tape.owner is None):
+    is_own = isinstance(result, Value) and result._tape is session.tape and session.tape.owner is None
+    if isinstance(result, Value) and not (is_own or _is_constant_of_no_tape(result)):
         # Transforms return Python floats, so a scalar becomes the value of a Python float.
         return as_python_number(result)
     data = data_of(result)
@@ -473,6 +475,10 @@ def release_result(result: object, session: RecordingSession) -> Any:
     # The caller may write to the result, so it must not share memory.
     shared = data.base is not None or not data.flags.writeable if isinstance(result, Value) else is_owned(data)
     return data.copy() if shared else data
+
+
+def _is_constant_of_no_tape(value: Value) -> bool:
+    return value._tape is None and notes_of(value).constant
 
 
 def release_results(container: object, session: RecordingSession) -> Any:
@@ -642,14 +648,18 @@ def _resolve_argnums(
     argnums: Argnums, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[ArgumentPlace]:
     """Return the positions of arguments; the name of one that was passed as a keyword."""
-    is_number = isinstance(argnums, int) and not isinstance(argnums, bool)
-    if not is_number and not isinstance(argnums, list | tuple):
-        raise GradientError(
-            f"argnums is a whole number or a tuple of them; got {short_repr(argnums)}"
-            + (f": write argnames={argnums!r}" if isinstance(argnums, str) else "")
-        )
+    check_argnums(argnums)
     numbers: Sequence[Any] = [argnums] if isinstance(argnums, int) else argnums
     return [_find_position(number, f, len(args), kwargs) for number in numbers]
+
+
+def check_argnums(argnums: object) -> None:
+    """Raise unless `argnums` can select arguments by position."""
+    is_number = isinstance(argnums, int) and not isinstance(argnums, bool)
+    if argnums is None or is_number or isinstance(argnums, list | tuple):
+        return
+    advice = f"write argnames={argnums!r}" if isinstance(argnums, str) else "for the gradient at x write wg.grad(f)(x)"
+    raise GradientError(f"argnums is a whole number or a tuple of them; got {short_repr(argnums)}: {advice}")
 
 
 def _find_position(number: Any, f: Callable[..., Any], count: int, kwargs: dict[str, Any]) -> ArgumentPlace:

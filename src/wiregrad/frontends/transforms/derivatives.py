@@ -27,6 +27,7 @@ from wiregrad.frontends.recording.session import (
     SpanNumbers,
     TapeSpan,
     add_input,
+    check_argnums,
     check_callable,
     data_of,
     function_name,
@@ -209,6 +210,7 @@ def make_value_and_grad(
 ) -> Callable[..., tuple[Any, Any]]:
     """Return what `value_and_grad` returns."""
     check_callable(f)
+    check_argnums(argnums)
 
     @functools.wraps(f, updated=())
     def compute_both(*args: object, **kwargs: object) -> tuple[Any, Any]:
@@ -437,12 +439,17 @@ def jacobian(
 
     Forward mode if there are fewer numbers in the arguments than in the results, else reverse mode; `mode` ("forward"
     or "reverse") overrides that. The shape of each derivative is that of the result followed by that of the argument.
+    The derivative of a complex result by a real argument is complex; that by a complex argument is the gradient of its
+    real part.
 
     >>> import numpy as np
     >>> jacobian(lambda x: x * x)(np.array([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
+    >>> print(jacobian(lambda x: np.exp(1j * x))(0.0))
+    1j
     """
     check_callable(f)
+    check_argnums(argnums)
     if mode not in (None, "forward", "reverse"):
         raise OperandError(f"mode is 'forward', 'reverse' or None; got {short_repr(mode)}")
 
@@ -459,9 +466,12 @@ def jacobian(
                     f"{function_name(f)} returns {short_repr(data)}, which has no derivative{format_user_line()}"
                 )
         chosen = mode or choose_mode(session.data, datas)
-        blocks = (_forward_blocks if chosen == "forward" else _reverse_blocks)(session, results, datas)
+        compute_blocks = _forward_blocks if chosen == "forward" else _reverse_blocks
+        halves, counts = _split_complex(session, results)
+        blocks = compute_blocks(session, halves, [data_of(half) for half in halves])
         session.close_recording()
-        derivatives = unflatten(tree, [call.shape_like_arguments(row) for row in blocks])
+        rows = _join_halves(session, blocks, counts)
+        derivatives = unflatten(tree, [call.shape_like_arguments(row) for row in rows])
         return (derivatives, release_results(aux, session)) if has_aux else derivatives
 
     return compute_jacobian
@@ -554,6 +564,31 @@ def choose_mode(inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
         # Forward mode needs two directions for each complex number.
         return "reverse"
     return "forward" if sum(map(np.size, inputs)) < sum(map(np.size, outputs)) else "reverse"
+
+
+def _split_complex(session: RecordingSession, results: list[Any]) -> tuple[list[Any], list[int]]:
+    """Return the results, complex ones as real and imaginary part if an argument is real; and the parts of each."""
+    if all(map(np.iscomplexobj, session.data)) or not any(np.iscomplexobj(data_of(y)) for y in results):
+        return results, [1] * len(results)
+    real, imag = FUNCTIONS["real"].run, FUNCTIONS["imag"].run
+    with STATE.record_on(session.tape):
+        parts = [[real(y), imag(y)] if np.iscomplexobj(data_of(y)) else [y] for y in results]
+    return [half for part in parts for half in part], list(map(len, parts))
+
+
+def _join_halves(session: RecordingSession, blocks: list[list[Any]], counts: list[int]) -> list[list[Any]]:
+    """Return the derivatives of each result by each argument; complex where only the result is complex."""
+    waiting = iter(blocks)
+    rows = []
+    for count in counts:
+        halves = [next(waiting) for _ in range(count)]
+        row = halves[0]
+        if count == 2:
+            row = [
+                one if np.iscomplexobj(x) else one + 1j * two for one, two, x in zip(*halves, session.data, strict=True)
+            ]
+        rows.append(row)
+    return rows
 
 
 def _reverse_blocks(session: RecordingSession, results: list[Any], datas: list[Any]) -> list[list[Any]]:
