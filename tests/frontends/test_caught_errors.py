@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+import io
+import logging
 import math
 import operator
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -62,7 +66,39 @@ def complex_or_same(x: Any) -> Any:
     return x
 
 
-CATCHING = [float_or_zero, whole_or_same, rounded_or_same, math_or_numpy, complex_or_same]
+def list_or_same(x: Any) -> Any:
+    with suppress(TypeError):
+        return np.stack([x, x]).tolist()[0] * x
+    return x
+
+
+def bytes_or_same(x: Any) -> Any:
+    with suppress(TypeError):
+        return len(np.stack([x, x]).tobytes()) * x
+    return x
+
+
+def convert_in_a_thread(x: Any) -> Any:
+    def convert(v: Any) -> Any:
+        try:
+            return float(v)
+        except TypeError:
+            return 0.0
+
+    with ThreadPoolExecutor(1) as pool:
+        return x * pool.submit(convert, x).result()
+
+
+CATCHING = [
+    float_or_zero,
+    whole_or_same,
+    rounded_or_same,
+    math_or_numpy,
+    complex_or_same,
+    list_or_same,
+    bytes_or_same,
+    convert_in_a_thread,
+]
 
 
 @pytest.mark.parametrize("f", CATCHING, ids=lambda f: f.__name__)
@@ -106,6 +142,54 @@ def test_what_plain_numbers_refuse_too_may_be_caught(f: Callable[[Any], Any], na
 
     assert value == f(np.float64(2.5))
     assert gradient == pytest.approx((f(2.5 + step) - f(2.5 - step)) / (2 * step), rel=1e-6)
+
+
+def float_of_one(x: Any) -> Any:
+    y = np.stack([x])
+    try:
+        return x * float(y)
+    except TypeError:
+        return y[0] * x
+
+
+@pytest.mark.filterwarnings("ignore:Conversion of an array")
+def test_arrays_of_one_element_are_answered_as_by_numpy() -> None:
+    """Newer versions of NumPy refuse to convert them, so that catching the error changes nothing."""
+    try:
+        gradient = wg.grad(float_of_one)(2.5)
+    except EscapeError:
+        assert float(np.ones(1)) == 1.0
+    else:
+        assert gradient == 5.0
+
+
+def test_a_message_for_a_log_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    handler = logging.StreamHandler(io.StringIO())
+    logger = logging.getLogger("wiregrad tests")
+    logger.addHandler(handler)
+    logger.propagate = False
+
+    def f(x: Any) -> Any:
+        logger.warning("the loss is %.3f", x)
+        return x * x
+
+    assert wg.grad(f)(3.0) == 6.0
+    logger.removeHandler(handler)
+
+
+def test_transforms_in_other_threads_are_not_disturbed() -> None:
+    def spoil() -> None:
+        with suppress(EscapeError):
+            wg.grad(float_or_zero)(2.5)
+
+    def slow_square(x: Any) -> Any:
+        thread = threading.Thread(target=spoil)
+        thread.start()
+        thread.join()
+        return x * x
+
+    assert wg.grad(slow_square)(3.0) == 6.0
 
 
 def test_a_caught_error_does_not_spoil_later_calls() -> None:

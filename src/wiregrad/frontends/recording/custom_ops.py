@@ -38,7 +38,7 @@ from wiregrad.frontends.recording.record import common_tape, finish_node, is_tra
 from wiregrad.frontends.recording.session import add_input, data_of, push_by_transpose
 from wiregrad.frontends.recording.tape import STATE, UNCHECKED, Tape, TapeKind
 from wiregrad.frontends.recording.trace_notes import ReplayGuard
-from wiregrad.frontends.recording.value import Value, ValueNotes, make_leaf
+from wiregrad.frontends.recording.value import ConversionMark, Value, ValueNotes, make_leaf
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import SAMPLE_NUMBERS, General
@@ -789,13 +789,13 @@ class RecordedContext:
     def _run_again(self) -> None:
         """Run forward on the recorded arguments; while tracing, this also certifies the numbers that it reads."""
         again = FunctionContext(self.run.ctx.needs_input_grad)
-        refused = STATE.refused_conversions
+        mark = ConversionMark()
         try:
             self.call.forward(again, self.xs)
         except Exception:
             # Forward works on plain numbers only. Reading a traced value's data certifies it: attributes of ctx are
             # valid at this point only.
-            STATE.refused_conversions = refused
+            mark.forget_later()
             for x in self.xs:
                 _ = x.data if isinstance(x, Value) else x
         else:
@@ -836,14 +836,12 @@ class RecordedContext:
             return True
         guard = ReplayGuard()
         tape = Tape(TapeKind.APART, guard)
-        refused = STATE.refused_conversions
         with STATE.record_on(tape), np.errstate(all="ignore"):
             try:
                 self.call.forward(
                     FunctionContext(self.run.ctx.needs_input_grad), [add_input(tape, data_of(x)) for x in self.xs]
                 )
             except Exception:
-                STATE.refused_conversions = refused
                 return True
         if guard.leak is not None or guard.refusal is not None:
             return True

@@ -78,7 +78,7 @@ from wiregrad.frontends.recording.hints import (
     rename_torch_keywords,
 )
 from wiregrad.frontends.recording.record import are_discrete, record_op
-from wiregrad.frontends.recording.tape import RECORDER, STATE
+from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.user_code import is_in_place
 from wiregrad.frontends.recording.value import (
     Value,
@@ -86,6 +86,7 @@ from wiregrad.frontends.recording.value import (
     describe_method,
     make_concrete,
     make_leaf,
+    note_refused_conversion,
     notes_of,
 )
 from wiregrad.frontends.recording.value_methods import Index, Operand
@@ -175,13 +176,11 @@ def _run_or_concrete(
     entry: RegisteredFunction, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Run a function made of ops; without a rule, fall back to NumPy itself if no gradient would be lost."""
-    refused = STATE.refused_conversions
     try:
         return run_composite(entry.run, entry.name, args, kwargs)
     except (NoRuleError, EscapeError):
         if not are_discrete(flatten((args, kwargs))[0]):
             raise
-    STATE.refused_conversions = refused
     return run_without_rule(function, args, kwargs)
 
 
@@ -645,13 +644,13 @@ def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..
     """Return a method of values that calls a function made of ops, with NumPy as the fallback."""
 
     def method(self: Value, *args: object, **kwargs: object) -> Any:
-        refused = STATE.refused_conversions
         try:
             return _finish_method(self, name, run_composite(function, name, (self, *args), kwargs))
-        except (NoRuleError, EscapeError):
+        except (NoRuleError, EscapeError) as error:
             if not are_discrete(flatten((self, args, kwargs))[0]):
+                if isinstance(error, EscapeError):
+                    note_refused_conversion(self, str(error))
                 raise
-        STATE.refused_conversions = refused
         return run_without_rule(_call_method, (name, self, *args), kwargs)
 
     return describe_method(method, name, function)
@@ -799,7 +798,9 @@ def _make_in_place_method(name: str, instead: str) -> Callable[..., Any]:
 
 def _make_export_method(name: str) -> Callable[..., Any]:
     def method(self: Value, *args: object, **kwargs: object) -> Any:
-        raise EscapeError(f"{name}() would silently cut the gradient; use v.data.{name}(){format_user_line()}")
+        message = f"{name}() would silently cut the gradient; use v.data.{name}(){format_user_line()}"
+        note_refused_conversion(self, message)
+        raise EscapeError(message)
 
     method.__doc__ = f"Refuses: bytes carry no gradient; write v.data.{name}()."
     return method

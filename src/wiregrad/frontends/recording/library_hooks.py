@@ -63,7 +63,7 @@ from wiregrad.frontends.recording.hints import (
 )
 from wiregrad.frontends.recording.record import no_grad
 from wiregrad.frontends.recording.tape import STATE, Tape
-from wiregrad.frontends.recording.value import Value, as_numpy_number, is_constant
+from wiregrad.frontends.recording.value import ConversionMark, Value, as_numpy_number, is_constant
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, RegisteredFunction
 from wiregrad.ops.functions.elements import has_wire_elements, holds_filled
 from wiregrad.ops.functions.registry import CONVERSION, PAUSE_BLOCKS, WireFoundError
@@ -214,13 +214,13 @@ def _join_list(argument: Any) -> Any:
 def convert_iterable(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call `np.fromiter`; values among the items give a value."""
     items = list(args[0])
-    refused = STATE.refused_conversions
+    mark = ConversionMark()
     try:
         return original(items, *args[1:], **kwargs)
     except (ValueError, EscapeError):
         if not find_recorded(items):
             raise
-    STATE.refused_conversions = refused
+    mark.forget_later()
     dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
     return copy_filled(FUNCTIONS["array"].run(items, dtype))
 
@@ -667,7 +667,7 @@ class TaughtFunction:
 
     def _call_back(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function as it was; if a function among its arguments uses a value from outside, call the entry."""
-        refused = STATE.refused_conversions
+        mark = ConversionMark()
         try:
             return self.original(*args, **kwargs)
         except (EscapeError, NoRuleError):
@@ -676,7 +676,7 @@ class TaughtFunction:
             # SciPy's C code may report the error of a function that it calls as a SystemError, or as its own.
             if not isinstance(error.__cause__, EscapeError | NoRuleError) and MINPACK_MESSAGE not in str(error):
                 raise
-        STATE.refused_conversions = refused
+        mark.forget_later()
         return self.apply_entry(args, kwargs)
 
     def apply_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -722,7 +722,7 @@ def apply_entry(
     listed = tuple(map(join_list, args))
     if not entry.numpy:
         refuse_unusual_dtypes(name, (*listed, *joined.values()))
-    refused = STATE.refused_conversions
+    mark = ConversionMark()
     try:
         result = run_composite(entry.run, name, listed, joined)
     except (NoRuleError, EscapeError):
@@ -732,7 +732,7 @@ def apply_entry(
         result = run_without_rule(original, args, kwargs)
         if result is NotImplemented:
             raise
-        STATE.refused_conversions = refused
+        mark.forget_later()
     return tuple(map(as_numpy_number, result)) if type(result) is tuple else as_numpy_number(result)
 
 

@@ -68,7 +68,7 @@ from wiregrad.frontends.recording.value import (
     zero_like,
 )
 from wiregrad.ir import INPUT, TABLE, Op, Place, Row
-from wiregrad.lazy import NamedTuple, load_module_lazily
+from wiregrad.lazy import load_module_lazily
 from wiregrad.ops.functions.registry import FilledMemory
 from wiregrad.ops.gradient_flow import add_flows, is_nan, is_nonfinite, match_dtype
 from wiregrad.passes import pull_row, sweep_backward, sweep_forward
@@ -487,31 +487,25 @@ def release_results(container: object, session: RecordingSession) -> Any:
     return unflatten(tree, [release_result(leaf, session) for leaf in leaves])
 
 
-class CallStart(NamedTuple):
-    """What was counted before a function was called."""
-
-    filled: int
-    """The arrays that stand for wires."""
-    refused: int
-    """The conversions of values that were refused."""
-
-
-def note_call_start() -> CallStart:
-    """Return what `settle_results` compares with after a call."""
-    return CallStart(FilledMemory.count, STATE.refused_conversions)
+def _note_dropped_results(result: Any, tape: Tape) -> None:
+    """Note which nodes of a trace a function returned to a transform, which may drop them."""
+    if tape.guard is None:
+        return
+    leaves = flatten(result)[0]
+    tape.guard.dropped += [leaf._index for leaf in leaves if isinstance(leaf, Value) and leaf._tape is tape]
 
 
-def settle_results(result: Any, start: CallStart) -> Any:
+def settle_results(result: Any, filled_before: int, tape: Tape) -> Any:
     """Return a result with arrays that were filled as what they stand for now, while the recording can still grow.
 
     Raises if the function has caught the error of a conversion. Raises if an array was filled in this call and a
     result is NaN without any gradient: then the memory of that array, which is NaN, was read as raw bytes.
     """
-    refuse_caught_escapes(start.refused)
+    refuse_caught_escapes(tape)
     if isinstance(result, Scalar) or type(result) is Value:
         return result
     leaves, tree = flatten(result)
-    if FilledMemory.count > start.filled and any(map(_is_plain_nan, leaves)):
+    if FilledMemory.count > filled_before and any(map(_is_plain_nan, leaves)):
         raise EscapeError(
             "a result is NaN and depends on no argument, because the memory of an array that was filled with recorded "
             "values was read (np.frombuffer, memoryview, ctypes); use the array itself"
@@ -543,7 +537,7 @@ class LiftedCall:
         self._gradient_trees: list[ContainerTree] = []
         self.counts: list[int] = []
         before = STATE.running_state()
-        start = note_call_start()
+        filled_before = FilledMemory.count
         entered = False
         try:
             RUNNING[get_ident()] = True
@@ -554,7 +548,8 @@ class LiftedCall:
                 result = f(*[chosen[k] for k in range(len(args))], **{name: chosen[name] for name in kwargs})
             else:
                 result = f(*chosen)
-            self.result = settle_results(result, start)
+            self.result = settle_results(result, filled_before, self.session.tape)
+            _note_dropped_results(self.result, self.session.tape)
         except FOREIGN_ERRORS as error:
             hidden = find_hidden_error(error)
             if hidden is not None:

@@ -226,6 +226,7 @@ class Tape:
         "leaves",
         "limit",
         "owner",
+        "refused_conversion",
         "serial",
         "sweeps",
         "views",
@@ -246,6 +247,11 @@ class Tape:
         """The gradients of finished backward passes; no two of them visited the same node, except leaves."""
         self.owner: int | None = threading.get_ident()
         """The thread that may record here; None after the transform that made the tape has ended."""
+        self.refused_conversion = ""
+        """What the error said of a conversion that was refused because its gradient would be lost; empty if none was.
+
+        If the function goes on, it has caught that error.
+        """
         self.serial = next(_tape_serials)
         self.limit = MAX_TAPE_ROWS * STRIDE
         """The length of `buffer` at which an op on leaves alone begins a new tape."""
@@ -900,10 +906,6 @@ class RecordingState(threading.local):
         self.block: RecordingBlock | None = None
         """The innermost `RecordingBlock`."""
         self._latest: weakref.ref[Tape] | None = None
-        self.refused_conversions = 0
-        """How often a conversion that would lose a gradient was refused."""
-        self.last_refusal = ""
-        """What the last of these errors says."""
 
     @property
     def tape(self) -> Tape | None:

@@ -136,13 +136,14 @@ class TracedFunction:
         """Say which op may raise an error for other numbers although nothing reads its result; None if none may.
 
         A recording without it would not raise that error, which the function may catch: a factor that is computed only
-        to learn whether a matrix is positive definite.
+        to learn whether a matrix is positive definite. What only gradients drop is read: they raise such errors too.
         """
         extras = self.tape.extras
         if not any(op.may_raise for op in {node.op for node in extras.values()}):
             return None
         certified = [node for node, _, _ in self.guard.certificates]
-        needed = set(self.needed_offsets([*self.root_offsets(), *certified]).tolist())
+        roots = [*self.root_offsets(), *certified, *self.guard.dropped]
+        needed = set(self.needed_offsets(roots).tolist())
         unread = (node.op for offset, node in extras.items() if node.op.may_raise and offset not in needed)
         op = next(unread, None)
         return None if op is None else f"nothing reads the result of {op.title}, which may raise an error"
@@ -192,7 +193,6 @@ def run_traced(
         lifted_args, lifted_kwargs = unflatten(shape, [lift_leaf(leaf) for leaf in leaves])
         tape.notes.tracker = CallTracker(_read_group_blocks) if named else None
         before = _begin_rows(tape, None if replayed else id(own_block))
-        refused = STATE.refused_conversions
         sites = tape.notes.recorded_sites
         if sites is not None and max_rows is not None:
             sites.columns.limit_rows(max_rows, lambda: None if has_small_arrays(tape) else LongTraceError)
@@ -202,7 +202,7 @@ def run_traced(
             if sites is not None and sites.columns.is_over_limit():
                 # The function has caught the error.
                 raise LongTraceError
-            refuse_caught_escapes(refused)
+            refuse_caught_escapes(tape)
             results, tree = flatten(result)
             names = _names_of_locals(tape)
             holders = _find_holders(tape, f, result)
@@ -347,7 +347,7 @@ def _list_variables(frame: FrameType) -> list[tuple[str, Any]]:
     """Return the variables of a frame in the order of its code; `f_locals` has that of their first assignment."""
     code = frame.f_code
     variables = frame.f_locals
-    names = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
+    names = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars, *variables))
     return [(name, variables[name]) for name in names if name in variables]
 
 

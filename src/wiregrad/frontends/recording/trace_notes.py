@@ -277,13 +277,15 @@ def number_columns(columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArr
 class ReplayGuard:
     """What decides whether the recording of a traced function may be replayed, and for which inputs."""
 
-    __slots__ = ("certificates", "error_settings", "escapes", "identity_scan", "leak", "refusal")
+    __slots__ = ("certificates", "dropped", "error_settings", "escapes", "identity_scan", "leak", "refusal")
 
     def __init__(
         self, *, error_settings: Mapping[str, object] | None = None, identity_scan: IdentityScan | None = None
     ) -> None:
         self.certificates: list[Certificate] = []
         """The recorded numbers that Python code has read, and so may have branched on."""
+        self.dropped: list[int] = []
+        """The nodes that functions returned to transforms inside, such as `grad`, which returns gradients only."""
         self.escapes: list[tuple[Any, Any, Place | None]] = []
         """Values from outside that were read as plain numbers during the trace: the value, the number and the line."""
         self.refusal: str | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -335,7 +336,7 @@ class Value(ValueMethods, ForeignNames):
             if dtype is None or np.dtype(dtype).kind == "O":
                 return spread_elements(self)
             advice = advise_on_store() or advise_on_conversion()
-            raise make_escape_error("an array", f"; {advice}")
+            raise make_escape_error(self, "an array", f"; {advice}")
 
         def __dlpack__(self, **options: Any) -> Any:
             return self._share_memory().__dlpack__(**options)
@@ -348,7 +349,7 @@ class Value(ValueMethods, ForeignNames):
     def _share_memory(self) -> Any:
         """Return a copy of the array of a constant, for another library; raise for a value with a gradient."""
         if not is_constant(self):
-            raise make_escape_error("an array of another library")
+            raise make_escape_error(self, "an array of another library")
         _note_escape(self, self._data)
         return np.array(self._data)
 
@@ -358,7 +359,7 @@ class Value(ValueMethods, ForeignNames):
             return float(self._data)
         refuse_in_scipy()
         advice = advise_on_store() or advise_on_number()
-        raise make_escape_error("a float", f"; {advice}", like_numpy=self.size != 1)
+        raise make_escape_error(self, "a float", f"; {advice}", is_number=True)
 
     def __int__(self) -> int:
         return _as_whole_number(self, "trunc")
@@ -377,11 +378,11 @@ class Value(ValueMethods, ForeignNames):
             _note_escape(self, self._data)
             return complex(self._data)
         refuse_in_scipy()
-        raise make_escape_error("a complex number", like_numpy=self.size != 1)
+        raise make_escape_error(self, "a complex number", is_number=True)
 
     def __index__(self) -> int:
         if np.asarray(self._data).dtype.kind not in "iub":
-            raise make_escape_error("an index", like_numpy=True)
+            raise EscapeError(_ESCAPE_MESSAGE.format("an index") + format_user_line())
         _note_escape(self, self._data)
         return int(self._data)
 
@@ -484,7 +485,7 @@ class Value(ValueMethods, ForeignNames):
 
     def __reduce__(self) -> Any:
         if self._tape is not None:
-            raise make_escape_error("bytes")
+            raise make_escape_error(self, "bytes")
         return Value, (self._data, self.name)
 
 
@@ -705,25 +706,66 @@ _ESCAPE_MESSAGE = (
 )
 
 
-def make_escape_error(target: str, advice: str = "", *, like_numpy: bool = False) -> EscapeError:
-    """Return the error for a conversion that would lose a gradient; a transform notices if its function catches it.
+def make_escape_error(value: Value, target: str, advice: str = "", *, is_number: bool = False) -> EscapeError:
+    """Return the error for a conversion that would lose a gradient, and note it on the value's tape.
 
-    With `like_numpy`, plain numbers raise a TypeError there too, so that catching it changes nothing.
+    With `is_number`, NumPy converts arrays of one element at most.
     """
     message = f"{_ESCAPE_MESSAGE.format(target)}{advice}{format_user_line()}"
-    if not like_numpy:
-        STATE.refused_conversions += 1
-        STATE.last_refusal = message
+    if not (is_number and refuses_array(value._data)):
+        note_refused_conversion(value, message)
     return EscapeError(message)
 
 
-def refuse_caught_escapes(count_before: int) -> None:
-    """Raise if a function has caught the error of a conversion that plain numbers do not raise."""
-    if STATE.refused_conversions > count_before:
+def refuses_array(data: Any) -> bool:
+    """Return whether NumPy, too, refuses to convert an array to a number."""
+    if np.size(data) != 1:
+        return True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            float(np.zeros(np.shape(data)))
+    except TypeError:
+        return True
+    return False
+
+
+def note_refused_conversion(value: Value, message: str) -> None:
+    """Note on the value's tape that a conversion was refused which plain numbers allow.
+
+    If the function goes on, it has caught the error, and may take another branch than without gradients. A message
+    for a log changes nothing.
+    """
+    tape = value._tape or STATE.tape
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__") != "logging":
+        frame = frame.f_back
+    if tape is not None and frame is None:
+        tape.refused_conversion = message
+
+
+def refuse_caught_escapes(tape: Tape) -> None:
+    """Raise if the function that records on a tape has caught the error of a conversion."""
+    if tape.refused_conversion:
         raise EscapeError(
             "the function caught an error that plain numbers do not raise, so it may have taken another branch than "
-            f"without gradients: {STATE.last_refusal}"
+            f"without gradients: {tape.refused_conversion}"
         )
+
+
+class ConversionMark:
+    """What was refused on the running tape before wiregrad itself tries something that may be refused."""
+
+    __slots__ = ("_message", "_tape")
+
+    def __init__(self) -> None:
+        self._tape = STATE.tape
+        self._message = "" if self._tape is None else self._tape.refused_conversion
+
+    def forget_later(self) -> None:
+        """Forget what was refused since then: the caller has answered the error in another way."""
+        if self._tape is not None:
+            self._tape.refused_conversion = self._message
 
 
 def refuse_in_scipy() -> None:
@@ -959,7 +1001,7 @@ def _lookup_key(value: Value) -> Any:
 def _as_whole_number(value: Value, rounding: str) -> int:
     """Round a constant to a whole number; only the rounded number is certified, since only that steers Python."""
     if not is_constant(value):
-        raise make_escape_error("an int", like_numpy=value.size != 1)
+        raise make_escape_error(value, "an int", is_number=True)
     tape = value._tape
     if tape is not None and tape.guard is not None and value._data.dtype.kind == "f":
         rounded = TABLE[rounding](value)

@@ -31,6 +31,7 @@ from wiregrad.frontends.recording.filled_value import IN_PLACE_FUNCTIONS
 from wiregrad.frontends.recording.tape import STATE
 from wiregrad.frontends.recording.trace_notes import ReplayGuard
 from wiregrad.frontends.recording.value import (
+    ConversionMark,
     DiscreteValue,
     NumpyNumber,
     PythonFloat,
@@ -314,6 +315,7 @@ class BranchMerger:
         if guard is None:
             raise CannotMergeError
         before = _note_guard(guard)
+        mark = ConversionMark()
         self._arms += 1
         try:
             yield
@@ -323,6 +325,7 @@ class BranchMerger:
             raise
         except Exception:
             _restore_guard(guard, before)
+            mark.forget_later()
             raise CannotMergeError from None
         finally:
             self._arms -= 1
@@ -553,12 +556,12 @@ def _make_arms(one: Any, two: Any) -> tuple[Callable[[], Any], Callable[[], Any]
 
 
 def _note_guard(guard: ReplayGuard) -> tuple[Any, ...]:
-    return len(guard.certificates), len(guard.escapes), guard.refusal, guard.leak, STATE.refused_conversions
+    return len(guard.certificates), len(guard.escapes), guard.refusal, guard.leak
 
 
 def _restore_guard(guard: ReplayGuard, before: tuple[Any, ...]) -> None:
     """Forget what arms that are not part of the recording noted."""
-    certificates, escapes, guard.refusal, guard.leak, STATE.refused_conversions = before
+    certificates, escapes, guard.refusal, guard.leak = before
     del guard.certificates[certificates:]
     del guard.escapes[escapes:]
 

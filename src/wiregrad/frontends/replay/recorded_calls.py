@@ -38,7 +38,7 @@ from wiregrad.frontends.recording.arguments import (
     unflatten,
 )
 from wiregrad.frontends.recording.library_hooks import OVERLAY
-from wiregrad.frontends.recording.session import RecordingSession, data_of, note_call_start, settle_results
+from wiregrad.frontends.recording.session import RecordingSession, data_of, settle_results
 from wiregrad.frontends.recording.tape import STATE, Tape
 from wiregrad.frontends.recording.trace import (
     LongTraceError,
@@ -54,6 +54,7 @@ from wiregrad.frontends.recording.value import OUTSIDE_VALUE_REASON, Value, is_p
 from wiregrad.ir import Certificate, CircuitGraph
 from wiregrad.ir.certificates import have_same_bits
 from wiregrad.lazy import NamedTuple, load_module_lazily
+from wiregrad.ops.functions.registry import FilledMemory
 
 if TYPE_CHECKING:
     from wiregrad.frontends.replay import branch_merging
@@ -482,12 +483,12 @@ def run_eagerly(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
 def _run_on_rows(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], ContainerTree]:
     """Return the leaves of what a function returns, and their structure; only rows are recorded."""
     session = RecordingSession()
-    start = note_call_start()
+    filled_before = FilledMemory.count
     with STATE.record_on(session.tape), np.errstate(all="ignore"):
         leaves, tree = flatten((tuple(args), dict(kwargs)))
         lifted = [_lift_eagerly(session, leaf) for leaf in leaves]
         result = OVERLAY.call(_call_with, (f, *unflatten(tree, lifted)), {})
-        results, tree = flatten(settle_results(result, start))
+        results, tree = flatten(settle_results(result, filled_before, session.tape))
     for leaf in results:
         _is_output(leaf, session.tape)
     return results, tree

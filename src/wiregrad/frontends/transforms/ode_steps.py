@@ -30,9 +30,8 @@ from wiregrad.errors import (
 )
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.recording.session import data_of, function_name
-from wiregrad.frontends.recording.tape import STATE
 from wiregrad.frontends.recording.trace import run_traced
-from wiregrad.frontends.recording.value import Value
+from wiregrad.frontends.recording.value import ConversionMark, Value
 from wiregrad.frontends.transforms.derivatives import jacobian, jvp
 from wiregrad.frontends.transforms.implicit import UnknownParts
 from wiregrad.frontends.transforms.loops import scan
@@ -669,12 +668,12 @@ class CompiledMethod:
         """Try a number of steps one after another as native code; None if that cannot be done for this f."""
         most = self._problem.settings.max_step or np.inf
         assert self._block is not None
-        refused = STATE.refused_conversions
+        mark = ConversionMark()
         try:
             with np.errstate(all="ignore"):
                 rows = self._block(start, span, most, tuple(first), system.args)
         except EscapeError:
-            STATE.refused_conversions = refused
+            mark.forget_later()
             setattr(self._block, HAS_BLOCKS, False)
             return None
         if not hasattr(self._block, HAS_BLOCKS):
