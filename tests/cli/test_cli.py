@@ -12,12 +12,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
 import wiregrad as wg
 from wiregrad.api import Circuit
 from wiregrad.cli import cli, main
+from wiregrad.cli.command_base import read_value
 
 from ..support.limits import PATIENCE
 
@@ -681,3 +683,9 @@ def test_the_example_of_every_command_runs(
 
     assert code in (0, 1)
     assert "Error" not in err
+
+
+@pytest.mark.parametrize(("text", "kind"), [("1/2", int), ("2*pi", int), ("2*1", bool)])
+def test_a_formula_for_a_whole_parameter_must_be_whole(text: str, kind: type) -> None:
+    with pytest.raises(click.UsageError, match="for a parameter that is whole"):
+        read_value("n", text, frozenset([kind]))

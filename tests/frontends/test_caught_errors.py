@@ -19,6 +19,8 @@ import pytest
 import wiregrad as wg
 from wiregrad.errors import EscapeError
 
+from ..support.limits import PATIENCE, wait_for_thread
+
 TRANSFORMS: dict[str, Callable[..., Any]] = {
     "grad": lambda f, x: wg.grad(f)(x),
     "value_and_grad": lambda f, x: wg.value_and_grad(f)(x),
@@ -86,7 +88,7 @@ def convert_in_a_thread(x: Any) -> Any:
             return 0.0
 
     with ThreadPoolExecutor(1) as pool:
-        return x * pool.submit(convert, x).result()
+        return x * pool.submit(convert, x).result(PATIENCE)
 
 
 CATCHING = [
@@ -186,7 +188,7 @@ def test_transforms_in_other_threads_are_not_disturbed() -> None:
     def slow_square(x: Any) -> Any:
         thread = threading.Thread(target=spoil)
         thread.start()
-        thread.join()
+        wait_for_thread(thread)
         return x * x
 
     assert wg.grad(slow_square)(3.0) == 6.0

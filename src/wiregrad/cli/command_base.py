@@ -357,8 +357,8 @@ def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> Arg
 
     >>> read_value("a", "2"), read_value("n", "2", frozenset([int])), read_value("x", "[1, inf]")
     (2.0, 2, array([ 1., inf]))
-    >>> read_value("a", "2*pi")
-    6.283185307179586
+    >>> read_value("a", "2*pi"), read_value("n", "2*3", frozenset([int]))
+    (6.283185307179586, 6)
     """
     try:
         if WHOLE_NUMBER.fullmatch(text) and kinds & {int, bool} and float not in kinds:
@@ -372,7 +372,12 @@ def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> Arg
             f"{pair!r} is too large: a number is below about 1.8e308, and infinity is written inf"
         ) from None
     except _PARSE_ERRORS:
-        return _evaluate_formula(name, text)
+        number = _evaluate_formula(name, text)
+        if not kinds & {int, bool} or float in kinds:
+            return number
+        if int in kinds and number.is_integer():
+            return int(number)
+        raise unreadable_value_error(f"{name}={text}", f", which is {number}, for a parameter that is whole") from None
 
 
 MAX_VALUE_LETTERS = 200
