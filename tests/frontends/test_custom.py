@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -1034,16 +1034,23 @@ def test_an_op_that_raises_at_a_sample_point_asks_for_numpy_or_samples() -> None
             return math.sqrt(x)
 
 
-def make_scaled_square(*, takes_scale: bool) -> Any:
-    def scaled_square_(x: Any, scale: float = 3.0) -> Any:
-        return scale * x * x
+@pytest.fixture
+def make_scaled_square() -> Iterator[Callable[..., Any]]:
+    """Return a function that registers an op with a setting, which is removed after the test."""
 
-    if takes_scale:
-        return wg.op(partials=lambda x, y, scale=3.0: (2.0 * scale * x,))(scaled_square_)
-    return wg.op(partials=lambda x, y: (6.0 * x,))(scaled_square_)
+    def make(*, takes_scale: bool) -> Any:
+        def scaled_square_(x: Any, scale: float = 3.0) -> Any:
+            return scale * x * x
+
+        if takes_scale:
+            return wg.op(partials=lambda x, y, scale=3.0: (2.0 * scale * x,))(scaled_square_)
+        return wg.op(partials=lambda x, y: (6.0 * x,))(scaled_square_)
+
+    yield make
+    TABLE.unregister(TABLE["scaled_square_"])
 
 
-def test_partials_are_given_the_settings_of_a_call() -> None:
+def test_partials_are_given_the_settings_of_a_call(make_scaled_square: Callable[..., Any]) -> None:
     op = make_scaled_square(takes_scale=True)
 
     assert wg.value_and_grad(op)(2.0) == (12.0, 12.0)
@@ -1055,7 +1062,9 @@ def test_partials_are_given_the_settings_of_a_call() -> None:
     assert wg.value_and_grad(op)(2.0) == (12.0, 12.0)
 
 
-def test_a_setting_that_partials_do_not_take_is_refused_where_a_gradient_flows() -> None:
+def test_a_setting_that_partials_do_not_take_is_refused_where_a_gradient_flows(
+    make_scaled_square: Callable[..., Any],
+) -> None:
     op = make_scaled_square(takes_scale=False)
 
     assert op(2.0, scale=5.0) == 20.0
@@ -1065,7 +1074,7 @@ def test_a_setting_that_partials_do_not_take_is_refused_where_a_gradient_flows()
 
 
 @pytest.mark.parametrize("takes_scale", [True, False])
-def test_a_setting_is_no_value_and_no_array(takes_scale: bool) -> None:
+def test_a_setting_is_no_value_and_no_array(takes_scale: bool, make_scaled_square: Callable[..., Any]) -> None:
     op = make_scaled_square(takes_scale=takes_scale)
 
     with pytest.raises(OperandError, match=r"takes scale as a constant(.|\n)*def \w+\(x, scale\)"):
