@@ -132,21 +132,18 @@ class TracedFunction:
                         marks[source // STRIDE] = 1
         return np.flatnonzero(np.frombuffer(marks, np.uint8)) * STRIDE
 
-    def find_unread_error(self) -> str | None:
-        """Say which op may raise an error for other numbers although nothing reads its result; None if none may.
+    def list_unread_errors(self) -> list[int]:
+        """Return the offsets of nodes whose op may raise an error for other numbers, although no result needs them.
 
-        A recording without it would not raise that error, which the function may catch: a factor that is computed only
-        to learn whether a matrix is positive definite. What only gradients drop is read: they raise such errors too.
+        A replay without them would not raise that error, which the function may catch: a factor that is computed only
+        to learn whether a matrix is positive definite. What only gradients drop does not count: they raise it too.
         """
         extras = self.tape.extras
         if not any(op.may_raise for op in {node.op for node in extras.values()}):
-            return None
+            return []
         certified = [node for node, _, _ in self.guard.certificates]
-        roots = [*self.root_offsets(), *certified, *self.guard.dropped]
-        needed = set(self.needed_offsets(roots).tolist())
-        unread = (node.op for offset, node in extras.items() if node.op.may_raise and offset not in needed)
-        op = next(unread, None)
-        return None if op is None else f"nothing reads the result of {op.title}, which may raise an error"
+        needed = set(self.needed_offsets([*self.root_offsets(), *certified, *self.guard.dropped]).tolist())
+        return [offset for offset, node in extras.items() if node.op.may_raise and offset not in needed]
 
 
 class LongTraceError(BaseException):

@@ -51,9 +51,10 @@ from wiregrad.frontends.recording.trace import (
 )
 from wiregrad.frontends.recording.user_code import list_instructions
 from wiregrad.frontends.recording.value import OUTSIDE_VALUE_REASON, Value, is_python_number, wrap_node
-from wiregrad.ir import Certificate, CircuitGraph
+from wiregrad.ir import TABLE, Certificate, CircuitGraph
 from wiregrad.ir.certificates import have_same_bits
 from wiregrad.lazy import NamedTuple, load_module_lazily
+from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.functions.registry import FilledMemory
 
 if TYPE_CHECKING:
@@ -417,6 +418,8 @@ class _CertifiedRun(NamedTuple):
         traced = self.traced
         tape = traced.tape
         moving = tuple(k for k, result in enumerate(traced.results) if _is_output(result, tape))
+        if self.is_kept:
+            _certify_unread_errors(traced)
         checks = _needed_checks(traced) if self.is_kept else []
         values = [wrap_node(tape, check.node, tape.value_at(check.node)) for check in checks]
         circuit = None
@@ -463,9 +466,6 @@ def _run_certified(
         raise NotReplayableError(guard.late_identity_test)
     if traced.tape.leaves or guard.refusal:
         raise NotReplayableError(guard.refusal or OUTSIDE_VALUE_REASON)
-    unread = traced.find_unread_error()
-    if unread is not None:
-        raise NotReplayableError(unread)
     results = [_plain_leaf(result) for result in traced.results]
     return _CertifiedRun(f, args, kwargs, traced, results, keep)
 
@@ -557,6 +557,18 @@ def plain_result(data: object, *, in_python: bool = True) -> Any:
         data = data[()]
     python_dtypes = "d?lD" if in_python else "dD"
     return data.item() if isinstance(data, np.generic) and data.dtype.char in python_dtypes else data
+
+
+def _certify_unread_errors(traced: TracedFunction) -> None:
+    """Let replays compute nodes that may raise an error although no result needs them: they check that none is NaN."""
+    tape = traced.tape
+    assert tape.guard is not None
+    for offset in traced.list_unread_errors():
+        node = wrap_node(tape, offset, tape.value_at(offset))
+        with STATE.record_on(tape), np.errstate(all="ignore"):
+            has_nan = FUNCTIONS["any"].run(TABLE["isnan"](node))
+        if isinstance(has_nan, Value):
+            tape.guard.certificates.append(Certificate(has_nan._index, bool(data_of(has_nan)), None))
 
 
 def _needed_checks(traced: TracedFunction) -> list[Certificate]:

@@ -120,8 +120,7 @@ def _run_examples(
         raise ShapeError(f"vmap needs at least one example to run {function_name(f)} on{format_user_line()}")
     traced = trace.run_traced(f, *unflatten(tree, take_example(0)))
     guard = traced.guard
-    is_total = guard.late_identity_test is None and traced.find_unread_error() is None
-    if not guard.certificates and guard.leak is None and is_total:
+    if not guard.certificates and guard.leak is None and guard.late_identity_test is None:
         results = _replay_batch(traced, leaves, batched, size)
         if results is not None:
             return results, traced.tree
@@ -151,7 +150,10 @@ def _stack_results(rows: list[Any], f: Callable[..., Any]) -> Any:
 def _replay_batch(
     traced: trace.TracedFunction, leaves: list[Any], batched: list[bool], size: int
 ) -> list[tuple[Any, bool]] | None:
-    """Replay a recording on all examples; None if its inputs cannot be matched with the arguments."""
+    """Replay a recording on all examples; None if they have to be run one by one.
+
+    That is so if the inputs cannot be matched with the arguments, or if an example has a matrix that is refused.
+    """
     tape = traced.tape
     roots = traced.root_offsets()
     lifted = [(leaf, flag) for leaf, flag in zip(leaves, batched, strict=True) if _is_lifted(leaf)]
@@ -160,7 +162,7 @@ def _replay_batch(
     ):
         return None
     computed: dict[int, tuple[Any, bool]] = dict(zip(traced.inputs, lifted, strict=True))
-    for offset in traced.needed_offsets(roots):
+    for offset in traced.needed_offsets([*roots, *traced.list_unread_errors()]):
         if offset in computed:
             continue
         node = tape.node_at(offset)
@@ -173,7 +175,10 @@ def _replay_batch(
         ]
         # A node keeps the convention it was recorded with, even if another one is active now.
         with convention(decode_mode(node.mode)[0].label) if node.op.kinks else nullcontext():
-            computed[offset] = _apply_node(tape, offset, operands, size)
+            try:
+                computed[offset] = _apply_node(tape, offset, operands, size)
+            except np.linalg.LinAlgError:
+                return None
     return [(result, False) if root < 0 else computed[root] for root, result in zip(roots, traced.results, strict=True)]
 
 
