@@ -241,7 +241,7 @@ class StreamProgram:
         self._status_offset = 0
         """Where in the workspace an instruction leaves the number of an error; 0 if none does that.
 
-        Its address stands in the table behind those of the results.
+        The table of addresses has its address after those of the results.
         """
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         self._arguments = [(kind.shape, kind.dtype) for kind in inputs]

@@ -928,8 +928,8 @@ def install_updates() -> None:
 LIKE_MAKERS: dict[Any, Callable[..., Any]] = {
     function: function for function in [getattr(np, name) for name in (*LIKE_NAMES, "fromiter", "fromfunction")]
 }
-"""NumPy's functions with an argument `like=`, by themselves and by what stands for them while a function is recorded:
-NumPy looks some of them up by name, whatever name the user's code has for them."""
+"""NumPy's functions with an argument `like=`. The keys are these functions and their stand-ins while a function is
+recorded: NumPy looks some of them up by name, whatever name the user's code has for them."""
 OWN_ATTRIBUTES = frozenset(
     "__wiregrad_contents__ record_contents is_recorded fill put flat shape ndim size __class__ __dict__".split()
 )
