@@ -297,7 +297,10 @@ def test_contributions_along_arrays_add_up_to_the_gradient() -> None:
 
     assert (found.exact, found.count, found.live, len(found.paths)) == (False, 4, 4, 4)
     assert np.allclose(sum(path.contribution for path in found.paths), wg.grad(model)(W, X), rtol=1e-12)
-    assert [path.magnitude for path in found.paths] == [np.linalg.norm(path.contribution) for path in found.paths]
+    # Libraries add squares in an order of their own on each processor.
+    assert [path.magnitude for path in found.paths] == pytest.approx(
+        [np.linalg.norm(path.contribution) for path in found.paths], rel=4e-15
+    )
     assert [path.magnitude for path in few.paths] == [path.magnitude for path in found.paths[:2]]
     assert np.allclose(few.rest, found.paths[2].contribution + found.paths[3].contribution, atol=1e-15)
     assert all(math.isclose(math.prod(path.locals), path.magnitude) for path in found.paths)
