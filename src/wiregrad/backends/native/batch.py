@@ -40,7 +40,9 @@ from numpy.typing import NDArray
 from wiregrad import settings
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.builtin_calls import MAX_KEPT_RESULTS
+from wiregrad.backends.native.helper_threads import HelperThread, return_helpers, take_helpers
 from wiregrad.backends.native.llvm_writer import (
+    FOR_READING,
     FOR_READING_LATER,
     FOR_WRITING,
     LINE_BYTES,
@@ -81,10 +83,14 @@ TURNING_BUFFERS = 4
 """Short programs run on so many buffers in turn, a power of 2: a tile need not wait until the last one was read."""
 MAX_TURNING_BYTES = 4096
 """Maximum size of a buffer of which there are several: all of them stay in the fastest cache."""
+MAX_SPARE_BUFFERS = 16
+"""A program with so many working buffers keeps no more of them for later batches."""
 MOVE_WORDS = 5
 """The number of integers that describe a move to native code."""
 PREFETCHED_TILES = 4
 """How many tiles ahead rows of tables are prefetched."""
+PREFETCHED_POINTS = 256
+"""How many points ahead the columns of a loop over groups of tiles are prefetched."""
 MIN_RECYCLED_BYTES = 1 << 17
 """Results of at least this size are recycled; the allocator of C keeps smaller ones at hand itself."""
 MAX_POOLED_BYTES = 1 << 28
@@ -291,15 +297,22 @@ def allocate_result(shape: tuple[int, ...], dtype: np.dtype[Any], number: int) -
     key = (shape, dtype, number)
     pool = _BATCH_POOLS.pop(key, None) or ResultPool(shape, dtype)
     _BATCH_POOLS[key] = pool
+    kept_bytes = pool.total_bytes
     array = pool.take_array()
     pool.keep_array(array)
+    if pool.total_bytes > kept_bytes:
+        _drop_oldest_pools()
+    return array
+
+
+def _drop_oldest_pools() -> None:
+    """Drop the results that were used longest ago, until the others are not larger than is kept at most."""
     total = sum(each.total_bytes for each in list(_BATCH_POOLS.values()))
     for oldest in list(_BATCH_POOLS):
         if total <= MAX_POOLED_BYTES:
             break
         dropped = _BATCH_POOLS.pop(oldest, None)
         total -= dropped.total_bytes if dropped is not None else 0
-    return array
 
 
 BufferMove: TypeAlias = tuple[int, NDArray[np.floating]]
@@ -348,7 +361,7 @@ def run_columns(
         sources, targets = (tuple([entry for entry, _ in moves]) for moves in (moving, writes))
         is_large = size * (len(moving) + len(writes)) * program.real.item_bytes >= MIN_STREAMED_BYTES
         streams = is_large and job.align_lines(target_moves)
-        job.kernel = columns.choose_kernel(KernelKey(sources, targets, job.check_count, streams), size)
+        job.use_kernel(columns.choose_kernel(KernelKey(sources, targets, job.check_count, streams), size))
     _run_job(job, (reads, writes, columns), threads)
     return job.find_failures()
 
@@ -412,28 +425,34 @@ def _split_columns(count: int, lanes: int) -> Iterator[tuple[int, int]]:
 
 def _run_job(job: _BatchJob, arrays: object, threads: int | None) -> None:
     """Run a batch in several threads; `arrays` is what its addresses point to."""
-    workers = max(1, min(threads or count_threads(), job.tiles // MIN_TILES_PER_THREAD))
+    workers = 1
+    if job.tiles >= 2 * MIN_TILES_PER_THREAD:
+        workers = max(1, min(threads or count_threads(), job.tiles // MIN_TILES_PER_THREAD))
     job.split_into_shares(workers, arrays)
     job.run_head()
-    helpers = list[futures.Future[None]]()
+    helpers = list[HelperThread]()
     try:
-        # A helper waits for the GIL before it begins, so everything is prepared for it.
-        buffer, *others = [job.make_buffer() for _ in range(workers)]
-        helpers += [_helper_pool().submit(job.run_until_done, other) for other in others]
+        if workers > 1:
+            helpers += take_helpers(min(workers, count_max_threads()) - 1)
+        buffers = [job.take_buffer() for _ in range(1 + len(helpers))]
+        for helper, buffer in zip(helpers, buffers[1:], strict=True):
+            job.post_to(helper, buffer)
         if threading.current_thread() is not threading.main_thread():
-            job.run_until_done(buffer)
+            job.run_until_done(buffers[0])
         elif job.has_short_tiles:
-            job.run_in_slices(buffer)
+            job.run_in_slices(buffers[0])
         else:
             # In a separate thread, because the helpers may be busy with batches of other threads.
-            _wait_for_threads([_substitute_pool().submit(job.run_until_done, buffer)])
-        # No tiles are left, so a helper that has not started need not start.
-        _wait_for_threads([helper for helper in helpers if not helper.cancel()])
-        job.release_arrays()
-    finally:
+            _wait_for_threads([_substitute_pool().submit(job.run_until_done, buffers[0])])
+        for helper in helpers:
+            helper.finish()
+    except BaseException:
         job.discard_rest()
         for helper in helpers:
-            helper.cancel()
+            helper.retire()
+        raise
+    return_helpers(helpers, count_max_threads())
+    job.keep_buffers(buffers)
 
 
 def _make_answers(count: int, lanes: int) -> NDArray[np.bool_]:
@@ -464,8 +483,6 @@ class _BatchJob:
         self._count = count
         lanes = program.real.lanes
         self.tiles = -(-count // lanes)
-        self._taken = ctypes.c_int64(0)
-        """The number of points taken so far; native code increments it."""
         # A vector for each check.
         checks = np.repeat(np.frombuffer(expected, program.real.dtype), lanes) if expected else _NO_CHECKS
         answers = _make_answers(count, lanes) if expected else _NO_ANSWERS
@@ -479,71 +496,100 @@ class _BatchJob:
         """Whether tiles are vectors in their columns."""
         self._head = 0
         """How many points are computed before the first tile."""
-        self.kernel = 0
-        """The address of the loop over groups of whole tiles; 0 if there is none."""
         length = program.buffer_length
         self._buffers = TURNING_BUFFERS if length * program.real.item_bytes <= MAX_TURNING_BYTES else 1
-        self._arguments = (
-            *(_find_address(reads), len(reads), _find_address(writes), len(writes)),
-            *(0 if rows is None else _find_address(rows), _find_address(answers)),
-            *(first_check, _find_address(checks), self.check_count),
-            *(rows is None, self.is_dense, self._buffers - 1, length),
+        self._words = np.array(
+            [
+                *(program.entry, _find_address(reads), len(reads), _find_address(writes), len(writes)),
+                *(0 if rows is None else _find_address(rows), _find_address(answers)),
+                *(first_check, _find_address(checks), self.check_count),
+                *(rows is None, self.is_dense, self._buffers - 1, length),
+                *(0, 0, count, 0),
+            ],
+            np.int64,
         )
+        """The description of the batch for native code: `_JOB_WORDS`."""
         self.fixed: Sequence[BufferMove] = ()
         """The inputs that are the same at all points."""
         # Copying a number in or out takes about as long as a step.
         self._steps = len(program.stream) + sum([width for _, _, _, width, _ in moves]) + self.check_count
         self.has_short_tiles = self._steps <= MAX_SHARE_STEPS
-        self._share = self._first = 1
+        self._shares = self._first = 1
+
+    def use_kernel(self, address: int) -> None:
+        """Use a loop over groups of whole tiles; 0 for none."""
+        self._words[KERNEL_WORD] = address
 
     def split_into_shares(self, workers: int, arrays: object) -> None:
         """Choose how many points a thread takes at a time; `arrays` are kept alive as long as threads run."""
         share = self.tiles if workers == 1 else -(-self.tiles // (workers * SHARES_PER_THREAD))
         share = max(1, min(max(MIN_TILES_PER_SHARE, share), MAX_SHARE_STEPS // self._steps))
         self._first = max(1, MAX_SHARE_STEPS // (self._steps * share))
-        self._share = share * self._program.real.lanes
+        self._words[SHARE_WORD] = share * self._program.real.lanes
+        self._shares = -(-self.tiles // share)
         self._arrays = (*self._arrays, arrays)
 
     def align_lines(self, writes: NDArray[np.int64]) -> bool:
         """Begin the tiles where the cache lines of all results begin; return whether there is such a point."""
         real = self._program.real
-        distances = np.unique(-writes[:, 1] % LINE_BYTES)
-        if real.total_bytes != LINE_BYTES or len(distances) != 1 or distances[0] % real.item_bytes:
+        distances = {-address % LINE_BYTES for address in writes[:, 1].tolist()}
+        if real.total_bytes != LINE_BYTES or len(distances) != 1:
             return False
-        self._head = int(distances[0]) // real.item_bytes
+        distance = distances.pop()
+        if distance % real.item_bytes:
+            return False
+        self._head = distance // real.item_bytes
         return True
 
     def run_head(self) -> None:
         """Compute the points before the first tile."""
         if self._head:
-            self._run_driver(self.make_buffer(), self._head, 1)
+            buffer = self.take_buffer()
+            share = self._words[SHARE_WORD].item()
+            self._words[SHARE_WORD] = self._head
+            self._run_driver(buffer, 1)
+            self._words[SHARE_WORD] = share
+            self.keep_buffers([buffer])
 
     def run_until_done(self, buffer: NDArray[np.floating]) -> None:
         """Run shares until none is left."""
-        self._run_driver(buffer, self._share, -(-self._count // self._share))
+        self._run_driver(buffer, self._shares)
 
     def run_in_slices(self, buffer: NDArray[np.floating]) -> None:
         """Run shares until none is left, and return to Python every few milliseconds."""
         shares = self._first
-        while self._taken.value < self._count:
+        while self._words[TAKEN_WORD] < self._count:
             began = time.perf_counter()
-            self._run_driver(buffer, self._share, shares)
+            self._run_driver(buffer, shares)
             if time.perf_counter() - began < SLICE_SECONDS / 2:
                 shares *= 2
 
-    def make_buffer(self) -> NDArray[np.floating]:
+    def take_buffer(self) -> NDArray[np.floating]:
         """Return the working buffers of a thread, with the inputs that are the same at all points."""
-        initial = self._program.initial
-        buffers = copy_aligned(initial if self._buffers == 1 else np.concatenate([initial] * self._buffers))
-        entries = buffers.reshape(self._buffers, -1, self._program.real.lanes)
+        try:
+            entries = self._program.spare_buffers.pop()
+        except IndexError:
+            initial = self._program.initial
+            numbers = copy_aligned(initial if self._buffers == 1 else np.concatenate([initial] * self._buffers))
+            entries = numbers.reshape(self._buffers, -1, self._program.real.lanes)
         for entry, number in self.fixed:
             entries[:, entry] = number
-        return buffers
+        return entries
 
-    def _run_driver(self, buffer: NDArray[np.floating], share: int, shares: int) -> None:
+    def keep_buffers(self, buffers: Sequence[NDArray[np.floating]]) -> None:
+        """Keep small working buffers for later batches; no thread may be at work on them."""
+        spare = self._program.spare_buffers
+        if self._buffers > 1 and len(spare) < MAX_SPARE_BUFFERS:
+            spare.extend(buffers)
+
+    def _run_driver(self, buffer: NDArray[np.floating], shares: int) -> None:
         """Take so many shares of the points, and compute them."""
-        progress = (self.kernel, ctypes.addressof(self._taken), share, self._count, shares)
-        _compile_driver(self._program.real)(self._program.entry, _find_address(buffer), *self._arguments, *progress)
+        _compile_driver(self._program.real)(_find_address(self._words), _find_address(buffer), shares)
+
+    def post_to(self, helper: HelperThread, buffer: NDArray[np.floating]) -> None:
+        """Have another thread run shares until none is left."""
+        code = _find_driver(self._program.real)
+        helper.post(code, _find_address(self._words), _find_address(buffer), self._shares, (self, buffer))
 
     def find_failures(self) -> NDArray[np.intp]:
         """Return the points at which a check does not hold."""
@@ -551,13 +597,9 @@ class _BatchJob:
             return np.empty(0, np.intp)
         return np.flatnonzero(~self._holds)
 
-    def release_arrays(self) -> None:
-        """Drop the arrays after all threads have ended; a thread may refer to the batch a little longer."""
-        self._arrays = ()
-
     def discard_rest(self) -> None:
         """Discard the tiles that no thread has taken yet."""
-        self._taken.value = self._count
+        self._words[TAKEN_WORD] = self._count
 
 
 TILES_PER_GROUP = 4
@@ -646,6 +688,9 @@ def _write_kernel(program: NativeProgram, kernel: KernelKey) -> str:
     with loop_over(0, w.name_value("%groups", "i64", 1)) as group:
         begin = w.name_value("%first", "i64", 1) + group * (TILES_PER_GROUP * real.lanes)
         tiles = [_TileAccess(w, real, sources, begin + k * real.lanes) for k in range(TILES_PER_GROUP)]
+        for column in sources.values():
+            for tile in tiles:
+                w.prefetch(w.point_to(real.name, column, tile.first + PREFETCHED_POINTS), FOR_READING)
         lowering = ExpressionLowering(w, real, call_inline)
         for key, holes in steps:
             for tile in tiles:
@@ -715,6 +760,11 @@ def count_threads() -> int:
     return int(settings.read_setting(settings.THREADS_VARIABLE) or count_available_threads())
 
 
+def count_max_threads() -> int:
+    """Return how many threads of a batch there are at most, whatever number is asked for."""
+    return max(count_threads(), count_available_threads())
+
+
 def run_with_helpers(run: Callable[[], None], helpers: int) -> None:
     """Call a function here and in other threads at the same time; it must return soon where nothing is left to do.
 
@@ -727,7 +777,7 @@ def run_with_helpers(run: Callable[[], None], helpers: int) -> None:
 
 @cache
 def _helper_pool() -> futures.ThreadPoolExecutor:
-    return futures.ThreadPoolExecutor(max(count_threads(), count_available_threads()), thread_name_prefix="wiregrad")
+    return futures.ThreadPoolExecutor(count_max_threads(), thread_name_prefix="wiregrad")
 
 
 @cache
@@ -743,17 +793,20 @@ if hasattr(os, "register_at_fork"):
 
 
 @cache
-def _compile_driver(real: RealType) -> Callable[..., None]:
-    """Return the native loop over tiles."""
+def _find_driver(real: RealType) -> int:
+    """Return the address of the native loop over tiles."""
     text = jit.OwnText(f"batch of {real.lanes} {real.name}", lambda: _write_driver(real))
-    address = jit.compile_functions(text, "batch")[0]
-    kinds = [ctypes.c_void_p if kind == "ptr" else ctypes.c_int64 for kind in _DRIVER_PARAMETERS.values()]
-    return ctypes.CFUNCTYPE(None, *kinds)(address)
+    return jit.compile_functions(text, "batch")[0]
 
 
-_DRIVER_PARAMETERS = {
+@cache
+def _compile_driver(real: RealType) -> Callable[[int, int, int], None]:
+    """Return the native loop over tiles, which takes the description of a batch, a buffer, and a number of shares."""
+    return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(_find_driver(real))
+
+
+_JOB_WORDS = {
     "code": "ptr",
-    "w": "ptr",
     "reads": "ptr",
     "read_count": "i64",
     "writes": "ptr",
@@ -768,26 +821,32 @@ _DRIVER_PARAMETERS = {
     "turn_mask": "i64",
     "buffer_length": "i64",
     "kernel": "ptr",
-    "taken": "ptr",
     "share": "i64",
     "count": "i64",
-    "shares": "i64",
+    "taken": "i64",
 }
-"""The parameters of the native loop; `w` is the first working buffer, and there is one more than `turn_mask`."""
+"""The description of a batch for the native loop, and the types of its words. The last one, the number of points that
+threads have taken so far, is incremented by all threads; the others do not change while threads run."""
+KERNEL_WORD, SHARE_WORD, TAKEN_WORD = (list(_JOB_WORDS).index(name) for name in ("kernel", "share", "taken"))
 _KERNEL_PARAMETERS = ("w", "reads", "writes", "holds", "expected")
-"""The parameters that the loop hands to a kernel, before the first point and the number of groups of tiles."""
+"""What the loop hands to a kernel, before the first point and the number of groups of tiles."""
 
 
 def _write_driver(real: RealType) -> str:
     """Return the LLVM module of the loop over tiles: threads take shares of the points until none is left."""
     w = LlvmWriter()
-    w.begin_function(f"void @batch({', '.join(f'{kind} %{name}' for name, kind in _DRIVER_PARAMETERS.items())})")
+    w.begin_function("void @batch(ptr %job, ptr %w, i64 %shares)")
+    job = w.name_value("%job", "ptr")
+    for k, (name, kind) in enumerate(_JOB_WORDS.items()):
+        place = w.point_to("i64", job, k)
+        w.emit_line(f"%{name} = load {kind}, {place.typed}")
     row = allocate_variable(w)
     bits = format_vector_type(real.bits_name, real.lanes)
     difference = w.emit_value("ptr", f"alloca {bits}, align {real.total_bytes}")
     share = _name_size(w, "share")
+    taken = w.point_to("i64", job, TAKEN_WORD)
     with loop_over(0, _name_size(w, "shares")):
-        first = w.emit_value("i64", f"atomicrmw add ptr %taken, {share.typed} monotonic")
+        first = w.emit_value("i64", f"atomicrmw add {taken.typed}, {share.typed} monotonic")
         last = _write_minimum(first + share, _name_size(w, "count"))
         with when_all(first < last):
             # Whole tiles have loops of their own: what single lanes need would take longer than a short program.
@@ -812,7 +871,7 @@ def _write_driver(real: RealType) -> str:
 
 
 def _name_size(w: LlvmWriter, name: str) -> LlvmValue:
-    """Return one of the driver's integer parameters."""
+    """Return one of the numbers that describe a batch."""
     return w.name_value(f"%{name}", "i64")
 
 

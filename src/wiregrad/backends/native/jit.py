@@ -760,6 +760,13 @@ def write_register_cleanup(w: LlvmWriter) -> None:
         w.call_void("@llvm.x86.avx.vzeroupper")
 
 
+def write_pause(w: LlvmWriter) -> None:
+    """Write the hint that a loop waits for another thread, which may share a core with this one."""
+    if "sse2" in processor_features():
+        w.declare("void", "@llvm.x86.sse2.pause")
+        w.call_void("@llvm.x86.sse2.pause")
+
+
 @cache
 def enter_address() -> int:
     """Return the address of `void enter(void *code, void *w)`, which runs a program's code on a working buffer."""

@@ -144,6 +144,8 @@ class NativeProgram:
     code: CodeInMemory = field(repr=False)
     """The object that keeps the code in memory."""
     stream: StepStream = field(repr=False)
+    spare_buffers: list[NDArray[np.floating]] = field(default_factory=list, repr=False)
+    """Working buffers of earlier batches, which have the numbers of `initial` where no step writes."""
 
     @property
     def buffer_length(self) -> int:
