@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import wiregrad as wg
-from wiregrad.api import compiled_function
+from wiregrad.api import batches
 from wiregrad.backends.native import batch
 from wiregrad.errors import GradientError, OperandError, ShapeError
 from wiregrad.frontends.recording.arguments import flatten
@@ -318,7 +318,7 @@ def test_a_later_batch_also_runs_each_recording_once() -> None:
 
 
 def test_rows_that_are_left_after_the_last_round_are_answered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_function, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(batches, "MAX_ROUNDS", 1)
     xs = np.linspace(-3.0, 20.0, 40)
 
     np.testing.assert_array_equal(wg.compile(certified).batch(xs, 1.0), [certified(x, 1.0) for x in xs.tolist()])

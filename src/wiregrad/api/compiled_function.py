@@ -7,14 +7,7 @@ numbers, the convention for kinks.
 
 The recordings of one kind of call form a tree (`VariantTree`): where a check of one does not hold, the next one to try
 is the one that was recorded when this check had failed before. Both went the same way up to there. A `RecordingBudget`
-decides whether another recording pays.
-
-At the end, batches: many calls at once, each row along its own branches (`answer_batch`). The arguments have the
-structure of a call, with a vector in place of each number. The first row is answered by an ordinary call, which finds
-or makes a recording. That recording runs on all rows that are left, and answers those at which each of its checks
-holds; then comes the first row that is left. So rows are grouped by the branches that they take, and no row is answered
-by a recording that is not valid there. What is left after some rounds, and what has no native code, is answered call by
-call.
+decides whether another recording pays. Batches are in `batches`.
 """
 
 from __future__ import annotations
@@ -26,19 +19,28 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate
 from operator import itemgetter
 from os.path import basename
 from types import CodeType, MethodType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad import codegen
 from wiregrad.api import CIRCUIT_NAMES, RUN_NAMES
+from wiregrad.api.batches import (
+    MAX_SKIPPED_CALLS,
+    PointTable,
+    ResultStructure,
+    answer_batch,
+    make_columns,
+    open_workers,
+    require_real,
+)
 from wiregrad.backends.replay_engines import (
     ArrayReplay,
     ExpandedReplay,
@@ -48,7 +50,6 @@ from wiregrad.backends.replay_engines import (
     PointColumns,
     RecordingReplay,
     RowWorkers,
-    allocate_columns,
     check_device,
     make_replay,
 )
@@ -58,7 +59,6 @@ from wiregrad.errors import (
     GradientError,
     InterpreterWarning,
     OperandError,
-    ShapeError,
     add_missing_names,
     lead_to,
     short_repr,
@@ -117,8 +117,6 @@ MAX_PLAIN_MISSES = 127
 """Maximum number of calls without a valid recording before it is asked again whether recordings pay."""
 MISSES_PER_HIT = 8
 """Looking for a valid recording pays if it is found at least once for so many times that it is not."""
-MAX_SKIPPED_CALLS = 256
-"""Maximum number of calls in a row that run the function without trying its recordings."""
 MAX_TIMED_CALLS = 16
 """The first calls that run the function itself are timed, and then one in so many."""
 PLAIN_SHARE = 0.02
@@ -1020,7 +1018,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         outputs, tree = (None, None) if out is None else flatten(out)
         if not table.count:
             count, results.tree = self._find_result_structure(table.sample_arguments())
-            return results.build_like(_make_columns(self, table, count, None, outputs).values, tree)
+            return results.build_like(make_columns(self, table, count, None, outputs).values, tree)
         with open_workers(executor, chunk_size, progress) as workers:
             answers = answer_batch(
                 self, table, results.ask, wanted=None, threads=threads, outputs=outputs, workers=workers
@@ -1042,7 +1040,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 f"({type(error).__name__}: {error}): call the function once before"
             ) from error
         for leaf in leaves:
-            _require_real(leaf)
+            require_real(leaf)
         return len(leaves), tree
 
     def batch_jacobian(
@@ -1771,221 +1769,6 @@ def _format_outcome(value: WireValue | PythonNumber) -> str:
 
 def _format_place(place: Place | None) -> str:
     return "an unknown line" if place is None else f"{basename(place.file)}:{place.line}"
-
-
-MAX_ROUNDS = 64
-"""Maximum number of recordings that run on the rows of a batch; the rows that are left are answered one by one."""
-
-
-class BatchSource(Protocol):
-    """A compiled function, as batches see it."""
-
-    device: str
-    """Where batches run."""
-
-    def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
-        """Return the recording that answers a call, or its gradient; None if there is none."""
-
-
-class ResultStructure:
-    """The structure of a function's results, which all rows of a batch share."""
-
-    def __init__(self, run: Callable[..., Any]) -> None:
-        self._run = run
-        self.tree: ContainerTree | None = None
-
-    def ask(self, row: tuple[Any, ...]) -> list[Any]:
-        """Return the numbers of the result at one point."""
-        leaves, tree = flatten(self._run(*row))
-        if self.tree is not None and not tree.has_order_of(self.tree):
-            raise OperandError(f"all rows of a batch must return the structure of the first, {self.tree}; got {tree}")
-        self.tree = tree
-        return leaves
-
-    def build_like(self, columns: Sequence[NDArray[np.float64]], out: ContainerTree | None) -> Any:
-        """Return columns in this structure, which that of `out` must be."""
-        assert self.tree is not None
-        if out is not None and not out.has_order_of(self.tree):
-            raise OperandError(f"out= must have the structure of the results, {self.tree}; got {out}")
-        return unflatten(self.tree, list(columns))
-
-
-class PointTable:
-    """The arguments of a batch: a vector for each number of a call, or one number for all calls."""
-
-    def __init__(self, args: Sequence[Any]) -> None:
-        parts = [flatten(argument) for argument in args]
-        self._trees = [tree for _, tree in parts]
-        self._sizes = [len(leaves) for leaves, _ in parts]
-        self.columns = [_read_column(leaf) for leaves, _ in parts for leaf in leaves]
-        lengths = {len(column) for column in self.columns if column.ndim}
-        if not lengths:
-            raise OperandError(
-                "a batch needs a vector in place of at least one number; for one point call the function; a vector is "
-                "an array: np.array([1.0, 2.0]), not a list of numbers"
-            )
-        if len(lengths) > 1:
-            raise ShapeError(f"the vectors of a batch must have the same length; got {', '.join(map(str, lengths))}")
-        self.count = lengths.pop()
-
-    def row_arguments(self, row: int) -> tuple[Any, ...]:
-        """Return the arguments of one call."""
-        numbers = iter([(column[row] if column.ndim else column).item() for column in self.columns])
-        return tuple([self.build_argument(numbers, position) for position in range(len(self._trees))])
-
-    def sample_arguments(self) -> tuple[Any, ...]:
-        """Return the arguments of a call like those of the rows, with 1.0 in place of each vector."""
-        numbers = iter([1.0 if column.ndim else column.item() for column in self.columns])
-        return tuple([self.build_argument(numbers, position) for position in range(len(self._trees))])
-
-    def number_inputs(self, position: int) -> range:
-        """Return the numbers of the columns that belong to an argument."""
-        start = sum(self._sizes[:position])
-        return range(start, start + self._sizes[position])
-
-    def build_argument(self, leaves: Iterator[object], position: int) -> Any:
-        """Return the next numbers or columns in the structure of an argument."""
-        return unflatten(self._trees[position], list(islice(leaves, self._sizes[position])))
-
-
-def _read_column(leaf: object) -> NDArray[np.float64]:
-    if type(leaf) is float:
-        return np.array(leaf)
-    column = np.asarray(leaf)
-    if column.ndim == 1 and column.dtype == np.float64 and column.flags.c_contiguous and column.flags.aligned:
-        return column
-    if column.dtype.kind not in "fiu" or column.ndim > 1:
-        hint = ""
-        if column.ndim > 1:
-            hint = "; pass the columns of an array in a list, as in [q[:, 0], q[:, 1]], or use wg.vmap"
-        raise OperandError(
-            f"a batch takes vectors of real numbers in place of numbers; got an array of {column.dtype} with "
-            f"{column.ndim} {'axis' if column.ndim == 1 else 'axes'}{hint}"
-        )
-    numbers = np.require(column, np.float64, ["ALIGNED"])
-    # Native code steps from number to number.
-    return numbers if not any(stride % numbers.itemsize for stride in numbers.strides) else numbers.copy()
-
-
-@contextmanager
-def open_workers(executor: object, chunk_size: int | None, progress: bool) -> Iterator[RowWorkers | None]:
-    """Yield the workers of a batch; None if it runs here."""
-    if executor is None and chunk_size is None and not progress:
-        yield None
-        return
-    workers = RowWorkers(executor, chunk_size, progress)
-    try:
-        yield workers
-    finally:
-        workers.close()
-
-
-def answer_batch(
-    source: BatchSource,
-    table: PointTable,
-    ask: Callable[[tuple[Any, ...]], Sequence[Any]],
-    *,
-    wanted: tuple[int, ...] | None,
-    threads: int | None,
-    outputs: Sequence[NDArray[np.float64]] | None = None,
-    workers: RowWorkers | None = None,
-) -> PointColumns:
-    """Answer all rows; `ask` answers a single call: the value and its gradient by the inputs that are wanted.
-
-    Results are written into `outputs`, the values and the gradients, or into new vectors. Recordings run on `workers`,
-    or here.
-    """
-    points = None if table.count else _make_columns(source, table, 1, wanted, outputs)
-    # The rows that have no answer yet; None for all of them.
-    left: NDArray[np.intp] | None = None if table.count else np.arange(0)
-    rounds = 0
-    misses = waits = 0
-    while left is None or len(left):
-        row = 0 if left is None else int(left[0])
-        args = table.row_arguments(row)
-        answer = ask(args)
-        if points is None:
-            points = _make_columns(source, table, len(answer) - len(wanted or ()), wanted, outputs)
-        is_last = (table.count if left is None else len(left)) == 1
-        if is_last or rounds == MAX_ROUNDS or waits:
-            waits -= waits > 0
-            variant = None
-        else:
-            variant = source.find_variant(args, gradient=wanted is not None)
-            # Looking for a recording takes about as long as a call, so rows without one are more and more apart.
-            misses = 0 if variant is not None else min(2 * misses + 1, MAX_SKIPPED_CALLS)
-            waits = misses
-        failures = None if variant is None else variant.run_rows(points, left, threads, workers)
-        if failures is None or (len(failures) and failures[0] == 0):
-            _fill_row(points, row, answer)
-        left = _list_rows_left(left, failures, table.count)
-        rounds += failures is not None
-    assert points is not None
-    return points
-
-
-def _make_columns(
-    source: BatchSource,
-    table: PointTable,
-    results: int,
-    wanted: tuple[int, ...] | None,
-    outputs: Sequence[NDArray[np.float64]] | None,
-) -> PointColumns:
-    """Return the columns of a batch: its arguments, and vectors for its results, given or new."""
-    count = results + len(wanted or ())
-    if outputs is None:
-        outputs = allocate_columns(count, table.count)
-    else:
-        _check_outputs(outputs, table, count)
-    grads = None if wanted is None else outputs[results:]
-    return PointColumns(table.count, table.columns, outputs[:results], grads, wanted or (), source.device)
-
-
-def _check_outputs(outputs: Sequence[Any], table: PointTable, count: int) -> None:
-    """Raise unless results can be written into these vectors while arguments are read."""
-    for vector in outputs:
-        is_vector = type(vector) is np.ndarray and vector.dtype == np.float64 and vector.shape == (table.count,)
-        if not is_vector or not vector.flags.writeable or not vector.flags.c_contiguous:
-            raise OperandError(
-                f"out= takes contiguous, writable vectors of float64 with {table.count:,} entries; "
-                f"got {short_repr(vector)}"
-            )
-    if len(outputs) != count:
-        vectors = count_with_noun(count, "vector")
-        raise ShapeError(f"out= needs {vectors}: the values, then the gradients; got {len(outputs)}")
-    others = [*outputs, *(column for column in table.columns if column.ndim)]
-    if any(np.may_share_memory(vector, other) for k, vector in enumerate(outputs) for other in others[k + 1 :]):
-        raise OperandError("the vectors of out= must not share memory with each other or with the arguments")
-
-
-def _fill_row(points: PointColumns, row: int, answer: Sequence[Any]) -> None:
-    """Fill in one row: its results and its gradient."""
-    for column, number in zip((*points.values, *(points.grads or ())), answer, strict=True):
-        _require_real(number)
-        column[row] = number
-
-
-def _require_real(result: object) -> None:
-    """Raise unless a result of a function is a real number."""
-    if isinstance(result, float | int | np.floating):
-        return
-    kind = type(result).__name__
-    hint = ""
-    if isinstance(result, np.ndarray):
-        kind = f"an array of shape {result.shape}"
-        hint = "; return its elements in a tuple or list, (a, b), or use wg.vmap"
-    raise OperandError(f"a batch needs a function that returns real numbers; got {kind}{hint}")
-
-
-def _list_rows_left(left: NDArray[np.intp] | None, failures: NDArray[np.intp] | None, count: int) -> NDArray[np.intp]:
-    """Return the rows without an answer after a replay and the first of `left` were answered.
-
-    `failures` are the indices in `left` at which the replay does not hold; None if there was no replay.
-    """
-    if failures is None:
-        return np.arange(1, count) if left is None else left[1:]
-    later = failures[failures > 0]
-    return later if left is None else left[later]
 
 
 add_missing_names(
