@@ -23,7 +23,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
-from wiregrad.errors import SettingError, short_repr, suggest_name
+from wiregrad.errors import InputError, SettingError, short_repr, suggest_name
 from wiregrad.lazy import NamedTuple
 
 NATIVE_VARIABLE = "WIREGRAD_NATIVE"
@@ -92,6 +92,14 @@ def check_settings() -> None:
     """Raise `SettingError` if a variable has a value that is not allowed."""
     for variable in ALLOWED_VALUES:
         read_setting(variable)
+
+
+def check_threads(threads: object) -> None:
+    """Raise unless this is a number of threads for a batch, or None."""
+    if threads is not None and (type(threads) is not int or threads < 1):
+        raise InputError(
+            f"threads is an integer of at least 1, or None for all available cores; got {short_repr(threads)}"
+        )
 
 
 T = TypeVar("T")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 import wiregrad as wg
-from wiregrad.api import batches
+from wiregrad.api import batches, compiled_function
 from wiregrad.backends.native import batch
-from wiregrad.errors import GradientError, OperandError, ShapeError
+from wiregrad.errors import GradientError, InputError, OperandError, ShapeError
 from wiregrad.frontends.recording.arguments import flatten
 
 from ..support.sampling import choose_count, sample_pairs
@@ -342,6 +344,163 @@ def test_changed_outside_state_is_noticed_between_batches() -> None:
 
     assert first.tolist() == [2.0, 4.0]
     assert fast.batch(np.array([1.0, 2.0])).tolist() == [3.0, 6.0]
+
+
+SLOPE = 2.0
+
+
+def smooth(x: Any, y: Any) -> Any:
+    return np.sin(x) * y + SLOPE * x
+
+
+def add_pairs(x: Any, y: Any) -> Any:
+    return {"sum": x + y, "fixed": 1.5, "difference": [x - y]}
+
+
+def count_usual_batches(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return a list with an entry for each batch that is not answered like the last one."""
+    usual = list[object]()
+    answer = compiled_function.answer_batch
+
+    def count_and_answer(*args: Any, **options: Any) -> Any:
+        usual.append(args[1])
+        return answer(*args, **options)
+
+    monkeypatch.setattr(compiled_function, "answer_batch", count_and_answer)
+    return usual
+
+
+def draw_pair(count: int, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    xs, ys = np.random.default_rng(seed).normal(size=(2, count))
+    return xs, ys
+
+
+LIKE_THE_LAST: dict[str, tuple[Any, Any]] = {
+    "other numbers": draw_pair(40, 1),
+    "a longer batch": draw_pair(5_000, 2),
+    "a shorter batch": draw_pair(2, 3),
+    "the same vector twice": (draw_pair(9)[0],) * 2,
+    "no finite numbers": (np.array([np.inf, np.nan, -np.inf]), np.array([0.0, -0.0, np.inf])),
+    "vectors that cannot be written to": tuple(np.frombuffer(column.tobytes()) for column in draw_pair(40, 4)),
+}
+UNLIKE_THE_LAST: dict[str, tuple[Any, Any]] = {
+    "one row": draw_pair(1, 1),
+    "a number for all rows": (draw_pair(40, 1)[0], 2.5),
+    "whole numbers": (np.arange(40), draw_pair(40, 1)[1]),
+    "short floats": (draw_pair(40, 1)[0].astype(np.float32), draw_pair(40, 1)[1]),
+    "the other byte order": (draw_pair(40, 1)[0].astype(">f8"), draw_pair(40, 1)[1]),
+    "a reversed view": (draw_pair(40, 1)[0][::-1], draw_pair(40, 1)[1]),
+    "at odd addresses": (make_odd_bytes(draw_pair(40, 1)[0]), draw_pair(40, 1)[1]),
+}
+
+
+@pytest.mark.parametrize("f", [smooth, merged, add_pairs])
+@pytest.mark.parametrize("name", [*LIKE_THE_LAST, *UNLIKE_THE_LAST])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_a_batch_after_another_gives_what_it_gives_alone(
+    f: Callable[..., Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = count_usual_batches(monkeypatch)
+    points = {**LIKE_THE_LAST, **UNLIKE_THE_LAST}[name]
+    fast = wg.compile(f, argnums=(1, 0))
+    methods = ["batch"] if f is add_pairs else ["batch", "batch_value_and_grad"]
+    for method in methods:
+        getattr(fast, method)(*draw_pair(40))
+        usual.clear()
+        found = getattr(fast, method)(*points)
+
+        assert len(usual) == (name in UNLIKE_THE_LAST)
+        alone = getattr(wg.compile(f, argnums=(1, 0)), method)(*points)
+        for column, wanted in zip(flatten(found)[0], flatten(alone)[0], strict=True):
+            assert column.tobytes() == wanted.tobytes()
+        assert str(flatten(found)[1]) == str(flatten(alone)[1])
+
+
+def test_a_number_for_all_rows_may_change_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = count_usual_batches(monkeypatch)
+    fast, (xs, _) = wg.compile(smooth, argnums=(0, 1)), draw_pair(40)
+    for y in (1.0, -3.5, np.inf):
+        values, grads = fast.batch_value_and_grad(xs, y)
+        wanted = wg.compile(smooth, argnums=(0, 1)).batch_value_and_grad(xs, y)
+
+        np.testing.assert_array_equal((values, *grads), (wanted[0], *wanted[1]))
+    # Two of these are the batches to compare with, of functions compiled anew.
+    assert len(usual) == 1 + 3
+
+
+@pytest.mark.parametrize("wanted", [0, 1, (0,), (0, 1)])
+def test_a_batch_like_the_last_one_has_its_form(wanted: int | tuple[int, ...]) -> None:
+    fast = wg.compile(smooth, argnums=wanted)
+    for _ in range(3):
+        _, grads = fast.batch_value_and_grad(*draw_pair(40))
+
+        assert type(grads) is (np.ndarray if wanted in (0, 1) else tuple)
+        assert np.shape(grads) == (*np.shape(wanted), 40)
+
+
+def test_vectors_of_other_lengths_are_refused_after_a_batch() -> None:
+    fast, (xs, ys) = wg.compile(smooth), draw_pair(40)
+    fast.batch_value_and_grad(xs, ys)
+    with pytest.raises(ShapeError, match="must have the same length; got"):
+        fast.batch_value_and_grad(xs, ys[1:])
+    with pytest.raises(OperandError, match="with 2 axes"):
+        fast.batch_value_and_grad(np.stack([xs, xs]), ys)
+    with pytest.raises(TypeError):
+        fast.batch_value_and_grad(xs)
+
+
+def test_changed_outside_state_is_noticed_after_a_batch_like_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, (xs, ys) = wg.compile(smooth), draw_pair(40)
+    for slope in (2.0, 3.0, -1.0):
+        monkeypatch.setitem(globals(), "SLOPE", slope)
+        for _ in range(3):
+            values, slopes = fast.batch_value_and_grad(xs, ys)
+
+            np.testing.assert_allclose(values, np.sin(xs) * ys + slope * xs)
+            np.testing.assert_allclose(slopes, np.cos(xs) * ys + slope)
+            np.testing.assert_array_equal(fast.batch(xs, ys), values)
+
+
+def test_batches_after_another_count_as_calls_of_a_recording() -> None:
+    fast, (xs, ys) = wg.compile(smooth), draw_pair(40)
+    for _ in range(6):
+        fast.batch_value_and_grad(xs, ys)
+
+    assert (fast.info.calls, fast.info.records, fast.info.fallbacks) == (6, 1, ())
+    assert [variant.hits for variant in fast.info.variants] == [6 * len(xs)]
+
+
+def test_a_batch_keeps_none_of_its_vectors_for_later_ones() -> None:
+    fast, (xs, ys) = wg.compile(smooth), draw_pair(40)
+    held = [weakref.ref(column) for column in (xs, ys)]
+    results = fast.batch(xs, ys)
+    held.append(weakref.ref(results))
+    fast.batch(xs, ys)
+    del xs, ys, results
+    gc.collect()
+
+    assert [one() for one in held] == [None] * 3
+
+
+def test_a_recording_with_checks_is_looked_for_again_in_each_batch() -> None:
+    fast = wg.compile(certified, argnums=(0, 1))
+    plain = wg.value_and_grad(certified, argnums=(0, 1))
+    # All rows of the first batch take the same branch, those of the second do not.
+    fast.batch_value_and_grad(np.full(40, -1.0), np.full(40, 1.0))
+    xs, ys = 3.0 * np.array(draw_pair(40))
+    values, _ = fast.batch_value_and_grad(xs, ys)
+
+    np.testing.assert_array_equal(values, [plain(x, y)[0] for x, y in zip(xs.tolist(), ys.tolist(), strict=True)])
+
+
+@pytest.mark.parametrize("threads", [0, -1, 2.5, "2", True])
+@pytest.mark.parametrize("question", ["batch", "batch_value_and_grad", "batch_jacobian"])
+def test_threads_of_a_batch_are_a_number_of_at_least_1(threads: Any, question: str) -> None:
+    fast, (xs, ys) = wg.compile(smooth), draw_pair(40)
+    for _ in range(2):
+        with pytest.raises(InputError, match="threads is an integer of at least 1, or None for all available cores"):
+            getattr(fast, question)(xs, ys, threads=threads)
+        getattr(fast, question)(xs, ys, threads=1)
 
 
 def test_a_function_that_must_run_itself_answers_batches_too() -> None:

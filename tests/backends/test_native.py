@@ -7,12 +7,10 @@ import io
 import re
 import subprocess
 import sys
-import weakref
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -621,47 +619,6 @@ if not child:
     os._exit(int(values.sum() != 20_000 or not is_same))
 print(os.waitpid(child, 0)[1])
 """
-
-
-class Held:
-    """A pool whose helpers begin when they are told to."""
-
-    def __init__(self) -> None:
-        self.works = list[Any]()
-
-    def submit(self, work: Any, *arguments: Any) -> Future[None]:
-        self.works.append(partial(work, *arguments))
-        return Future()
-
-
-def test_a_batch_does_not_wait_for_threads_that_have_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool, points = Held(), np.random.default_rng(0).random((5_000, 2))
-    monkeypatch.setattr(batch, "_helper_pool", lambda: pool)
-
-    found = wg.circuit("x * y").compile().batch(points, threads=2)
-
-    assert len(pool.works) == 1
-    assert (found == points[:, 0] * points[:, 1]).all()
-
-
-def test_a_thread_keeps_what_it_works_on_when_the_batch_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_helpers: Any) -> None:
-        raise KeyboardInterrupt
-
-    pool, points = Held(), np.random.default_rng(0).random((5_000, 2))
-    held = weakref.ref(points)
-    monkeypatch.setattr(batch, "_helper_pool", lambda: pool)
-    monkeypatch.setattr(batch, "_wait_for_threads", interrupt)
-    compiled = wg.circuit("x * y").compile()
-    with pytest.raises(KeyboardInterrupt):
-        compiled.batch(points, threads=2)
-    del points, compiled
-    gc.collect()
-
-    assert held() is not None
-    pool.works.pop()()
-    gc.collect()
-    assert held() is None
 
 
 def test_a_forked_process_runs_batches_too() -> None:

@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.replay_engines import PointColumns, RowWorkers, allocate_columns
-from wiregrad.dtypes import count_with_noun
+from wiregrad.dtypes import FLOAT, count_with_noun
 from wiregrad.errors import OperandError, ShapeError, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, flatten, unflatten
+from wiregrad.lazy import NamedTuple
 
 MAX_SKIPPED_CALLS = 256
 """Maximum number of calls in a row that run the function without trying its recordings."""
@@ -42,6 +43,10 @@ class RowRecording(Protocol):
 
         None if there is no native code.
         """
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether a check may fail at some points."""
 
 
 class BatchSource(Protocol):
@@ -147,6 +152,83 @@ def open_workers(executor: object, chunk_size: int | None, progress: bool) -> It
         workers.close()
 
 
+class BatchAnswer(NamedTuple):
+    """The results of a batch."""
+
+    points: PointColumns
+    recording: RowRecording | None
+    """The recording that answered all rows; None if there is none."""
+
+
+BuildResult: TypeAlias = Callable[[list[NDArray[np.float64]], list[NDArray[np.float64]]], Any]
+"""Builds what a batch returns from its values and its gradients."""
+
+
+class RepeatedBatch:
+    """The last batch, for those that ask for the same at other points: no recording has to be looked for then.
+
+    It was answered by one recording without checks, which answers any numbers in the same places.
+    """
+
+    __slots__ = ("_build_result", "_kinds", "_recording", "_results", "_wanted")
+
+    def __init__(
+        self, args: Sequence[Any], recording: RowRecording, points: PointColumns, build_result: BuildResult
+    ) -> None:
+        self._kinds = [type(arg) for arg in args]
+        self._recording = recording
+        self._results = len(points.values)
+        self._wanted = None if points.grads is None else points.wanted
+        self._build_result = build_result
+
+    def answer(self, args: Sequence[Any], threads: int | None) -> Any:
+        """Return what the batch returns; None if these are other arguments than those of the last batch."""
+        columns = self._read_columns(args)
+        if columns is None:
+            return None
+        size = max([len(column) for column in columns if column.ndim])
+        wanted = self._wanted
+        outputs = allocate_columns(self._results + len(wanted or ()), size)
+        values, grads = outputs[: self._results], outputs[self._results :]
+        points = PointColumns(size, columns, values, None if wanted is None else grads, wanted or ())
+        failures = self._recording.run_rows(points, None, threads)
+        return None if failures is None or len(failures) else self._build_result(values, grads)
+
+    def _read_columns(self, args: Sequence[Any]) -> list[NDArray[np.float64]] | None:
+        """Return the columns of a batch; None unless they are like those of the last one."""
+        if len(args) != len(self._kinds):
+            return None
+        size = 0
+        columns: list[NDArray[np.float64]] = []
+        for arg, kind in zip(args, self._kinds, strict=True):
+            if type(arg) is not kind:
+                return None
+            if kind is float:
+                columns.append(np.array(arg))
+                continue
+            flags = arg.flags
+            if arg.dtype is not FLOAT.dtype or arg.ndim != 1 or not (flags.c_contiguous and flags.aligned):
+                return None
+            if size not in (0, len(arg)):
+                return None
+            size = len(arg)
+            columns.append(arg)
+        # One row is answered by an ordinary call.
+        return columns if size > 1 else None
+
+
+def repeat_batch(
+    args: Sequence[Any], answer: BatchAnswer, device: str, build_result: BuildResult
+) -> RepeatedBatch | None:
+    """Return what answers further batches of the same kind; None if each of them needs to be looked at."""
+    recording = answer.recording
+    if device != "cpu" or recording is None or recording.can_fail:
+        return None
+    if any(type(arg) is not float and type(arg) is not np.ndarray for arg in args):
+        return None
+    return RepeatedBatch(args, recording, answer.points, build_result)
+
+
 def answer_batch(
     source: BatchSource,
     table: PointTable,
@@ -156,7 +238,7 @@ def answer_batch(
     threads: int | None,
     outputs: Sequence[NDArray[np.float64]] | None = None,
     workers: RowWorkers | None = None,
-) -> PointColumns:
+) -> BatchAnswer:
     """Answer all rows; `ask` answers a single call: the value and its gradient by the inputs that are wanted.
 
     Results are written into `outputs`, the values and the gradients, or into new vectors. Recordings run on `workers`,
@@ -167,6 +249,7 @@ def answer_batch(
     left: NDArray[np.intp] | None = None if table.count else np.arange(0)
     rounds = 0
     misses = waits = 0
+    answered_all: RowRecording | None = None
     while left is None or len(left):
         row = 0 if left is None else int(left[0])
         args = table.row_arguments(row)
@@ -185,10 +268,12 @@ def answer_batch(
         failures = None if variant is None else variant.run_rows(points, left, threads, workers)
         if failures is None or (len(failures) and failures[0] == 0):
             _fill_row(points, row, answer)
+        if left is None and failures is not None and not len(failures):
+            answered_all = variant
         left = _list_rows_left(left, failures, table.count)
         rounds += failures is not None
     assert points is not None
-    return points
+    return BatchAnswer(points, answered_all)
 
 
 def make_columns(

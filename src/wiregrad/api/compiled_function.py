@@ -35,10 +35,12 @@ from wiregrad.api import CIRCUIT_NAMES, RUN_NAMES
 from wiregrad.api.batches import (
     MAX_SKIPPED_CALLS,
     PointTable,
+    RepeatedBatch,
     ResultStructure,
     answer_batch,
     make_columns,
     open_workers,
+    repeat_batch,
     require_real,
 )
 from wiregrad.backends.replay_engines import (
@@ -98,6 +100,7 @@ from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
 from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention, join_first_names
 from wiregrad.lazy import NamedTuple, load_module_lazily, pause_collection
+from wiregrad.settings import check_threads
 
 if TYPE_CHECKING:
     from wiregrad.exchange import framework_export
@@ -351,6 +354,11 @@ class RecordedVariant:
                 if constant is not None:
                     column[slice(None) if rows is None else rows] = constant
         return failures
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether a check may fail at some points."""
+        return bool(self.recording.checks)
 
     def find_program(self, *, gradient: bool) -> Any:
         """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
@@ -702,6 +710,8 @@ class VariantCache:
         """The kinds of calls with arrays of whole numbers, and whether those can be inputs of a recording."""
         self.long_calls: set[Any] = set()
         """The kinds of calls that turned out to be too long to be recorded at once."""
+        self.batches: dict[bool, RepeatedBatch | None] = {}
+        """What answers batches like the last one, by whether it asked for gradients."""
         self.failed_replays: Counter[Any] = Counter()
         """How many recordings of each kind of calls did not give the recorded result."""
         code = getattr(f, "__code__", None)
@@ -1013,6 +1023,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         >>> compile(lambda x: {"sum": x + 1.0, "product": 2.0 * x}).batch(np.array([0.5, 3.0]))
         {'sum': array([1.5, 4. ]), 'product': array([1., 6.])}
         """
+        check_threads(threads)
+        runs_here = executor is None and chunk_size is None and not progress
+        if runs_here and out is None:
+            answer = self._repeat_batch(args, threads, gradient=False)
+            if answer is not None:
+                return answer
         table = PointTable(args)
         results = ResultStructure(self)
         outputs, tree = (None, None) if out is None else flatten(out)
@@ -1020,10 +1036,25 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             count, results.tree = self._find_result_structure(table.sample_arguments())
             return results.build_like(make_columns(self, table, count, None, outputs).values, tree)
         with open_workers(executor, chunk_size, progress) as workers:
-            answers = answer_batch(
+            answer = answer_batch(
                 self, table, results.ask, wanted=None, threads=threads, outputs=outputs, workers=workers
             )
-        return results.build_like(answers.values, tree)
+        structure = results.tree
+        assert structure is not None
+        self._cache.batches[False] = repeat_batch(
+            args, answer, self.device, lambda values, _: unflatten(structure, values)
+        )
+        return results.build_like(answer.points.values, tree)
+
+    def _repeat_batch(self, args: tuple[Any, ...], threads: int | None, *, gradient: bool) -> Any:
+        """Return what a batch like the last one returns; None if it has to be answered in the usual way."""
+        cache = self._cache
+        repeated = cache.batches.get(gradient)
+        if repeated is None or is_disturbed(cache):
+            return None
+        result = repeated.answer(args, threads)
+        self._calls += result is not None
+        return result
 
     def _find_result_structure(self, args: tuple[Any, ...]) -> tuple[int, ContainerTree]:
         """Return the number and structure of the results of such a call, from a recording if there is one."""
@@ -1086,6 +1117,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         >>> compile(huber).batch_value_and_grad(np.array([0.5, 3.0, -2.0]), 1.0)
         (array([0.125, 2.5  , 1.5  ]), array([ 0.5,  1. , -1. ]))
         """
+        check_threads(threads)
+        runs_here = executor is None and chunk_size is None and not progress
+        if runs_here and out is None:
+            answer = self._repeat_batch(args, threads, gradient=True)
+            if answer is not None:
+                return answer  # type: ignore[no-any-return]
         table = PointTable(args)
         places, single = resolve_arguments(self._f, args, {}, self._argnums, self._argnames)
         named = list(join_arguments(args, {}))
@@ -1103,12 +1140,15 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             tree = flatten(places_like[0] if single else tuple(places_like))[1]
             outputs = [out[0], *match_leaves(tree, out[1], "the gradients of out=")]
         with open_workers(executor, chunk_size, progress) as workers:
-            answers = answer_batch(
+            answer = answer_batch(
                 self, table, ask, wanted=tuple(wanted), threads=threads, outputs=outputs, workers=workers
             )
-        columns = iter(answers.grads or ())
+        self._cache.batches[True] = repeat_batch(
+            args, answer, self.device, lambda values, grads: (values[0], grads[0] if single else tuple(grads))
+        )
+        columns = iter(answer.points.grads or ())
         grads = [table.build_argument(columns, position) for position in positions]
-        return answers.values[0], grads[0] if single else tuple(grads)
+        return answer.points.values[0], grads[0] if single else tuple(grads)
 
     def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
         """Return the recording that answers a call, or its gradient; None if there is none.

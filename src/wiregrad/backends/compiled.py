@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from wiregrad import settings
 from wiregrad.backends import interpreter
 from wiregrad.backends.native import batch, builtin_calls, jit, tiers
 from wiregrad.backends.native.builtin_calls import NumberSequence
@@ -629,7 +630,7 @@ class Compiled:
         array([ 6., 20.])
         """
         check_scalar(self.circuit, "batch", "wg.vmap")
-        _check_threads(threads)
+        settings.check_threads(threads)
         if chunked or _come_in_chunks(points):
             values: NDArray[Any] = self._stream_batch("batch", points, threads, check, chunked)
             return values
@@ -656,7 +657,7 @@ class Compiled:
         [[3.0, 2.0], [5.0, 4.0]]
         """
         check_scalar(self.circuit, "batch_value_and_grad", "wg.vmap")
-        _check_threads(threads)
+        settings.check_threads(threads)
         if chunked or _come_in_chunks(points):
             self.circuit.root()
             both: tuple[NDArray[Any], NDArray[Any]]
@@ -739,7 +740,7 @@ class Compiled:
         [True, False]
         """
         check_scalar(self.circuit, "holds", "wg.vmap")
-        _check_threads(threads)
+        settings.check_threads(threads)
         rows = self._compute_rows(points, threads, gradient=False, mark=True)
         return ~rows.flipped
 
@@ -964,13 +965,6 @@ def check_scalar(circuit: CircuitGraph, question: str, instead: str) -> None:
         if kind.shape or kind.dtype.kind == "c":
             name = circuit.title_of(node)
             raise NoRuleError(f"{question} is for circuits of real numbers; {name} is {kind}: use {instead}")
-
-
-def _check_threads(threads: object) -> None:
-    if threads is not None and (type(threads) is not int or threads < 1):
-        raise InputError(
-            f"threads is an integer of at least 1, or None for all available cores; got {short_repr(threads)}"
-        )
 
 
 def _choose_dtype(circuit: CircuitGraph, dtype: DTypeLike | None) -> np.dtype[Any]:

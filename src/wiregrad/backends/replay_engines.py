@@ -502,7 +502,7 @@ def _build_row_program(recording: CertifiedRecording, wanted: tuple[int, ...] | 
 
 def _expected_bytes(recording: CertifiedRecording) -> bytes:
     """Return the bits that the checks of a recording must have."""
-    return np.array([float(value) for value in recording.expected], np.float64).tobytes()
+    return np.array([float(value) for value in recording.expected], np.float64).tobytes() if recording.expected else b""
 
 
 class _Float32Code:

@@ -44,6 +44,7 @@ from wiregrad.backends.native.helper_threads import HelperThread, return_helpers
 from wiregrad.backends.native.llvm_writer import (
     FOR_READING,
     FOR_READING_LATER,
+    FOR_READING_ONCE,
     FOR_WRITING,
     LINE_BYTES,
     MIN_STREAMED_BYTES,
@@ -129,11 +130,12 @@ class ResultPool:
         self.shape = shape
         self.dtype = dtype
         self._arrays: list[NDArray[Any]] = []
+        self._bytes = prod(shape) * dtype.itemsize
 
     @property
     def total_bytes(self) -> int:
         """The size of all arrays that are kept."""
-        return len(self._arrays) * prod(self.shape) * self.dtype.itemsize
+        return len(self._arrays) * self._bytes
 
     def take_array(self) -> NDArray[Any]:
         """Return an array whose content nobody needs; the one used last, because it may still be in the cache."""
@@ -331,7 +333,9 @@ def run_batch(
     writes = _move_table(program, program.inputs, values)
     gradients = allocate_result((len(table), program.inputs), dtype, 1) if gradient else None
     if gradients is not None:
-        writes = np.concatenate([writes, _move_table(program, program.inputs + program.outputs, gradients)])
+        more = _move_table(program, program.inputs + program.outputs, gradients)
+        columns = writes.columns + more.columns
+        writes = _Moves(np.concatenate([writes.table, more.table]), columns, writes.is_dense and more.is_dense)
     reads = _move_table(program, 0, table)
     _run_job(_BatchJob(program, reads, writes, len(table)), (table, values, gradients), threads)
     return values, gradients
@@ -366,11 +370,23 @@ def run_columns(
     return job.find_failures()
 
 
-def _move_table(program: NativeProgram, first: int, table: NDArray[np.floating]) -> NDArray[np.int64]:
+class _Moves(NamedTuple):
+    """How numbers are moved between columns and the working buffer."""
+
+    table: NDArray[np.int64]
+    """A row for each move of one or more columns."""
+    columns: int
+    """The number of columns."""
+    is_dense: bool
+    """Whether all columns are contiguous."""
+
+
+def _move_table(program: NativeProgram, first: int, table: NDArray[np.floating]) -> _Moves:
     """Return the moves between the columns of a table and the entries of the buffer from `first` on."""
-    moves = _plan_table(program.real, first, table.shape[1]).copy()
-    moves[:, 1] += table.ctypes.data
-    return moves
+    width = table.shape[1]
+    moves = _plan_table(program.real, first, width).copy()
+    moves[:, 1] += _find_address(table)
+    return _Moves(moves, width, is_dense=width <= 1)
 
 
 @cache
@@ -379,14 +395,26 @@ def _plan_table(real: RealType, first: int, width: int) -> NDArray[np.int64]:
     return _join_columns(real, [((first + k) * real.lanes, k * real.item_bytes, width) for k in range(width)])
 
 
-def _move_columns(program: NativeProgram, moves: Sequence[BufferMove]) -> NDArray[np.int64]:
-    lanes = program.real.lanes
-    item = program.real.item_bytes
-    if all(column.strides[0] == item for _, column in moves):
-        contiguous = [(entry * lanes, _find_address(column), 1, 1, 0) for entry, column in moves]
-        return np.array(contiguous, np.int64).reshape(-1, MOVE_WORDS)
-    columns = [(entry * lanes, _find_address(column), column.strides[0] // item) for entry, column in moves]
-    return _join_columns(program.real, columns)
+def _move_columns(program: NativeProgram, moves: Sequence[BufferMove]) -> _Moves:
+    real = program.real
+    faces = [column.__array_interface__ for _, column in moves]
+    # Strides are None where numbers lie side by side.
+    if not any(face["strides"] for face in faces):
+        table = _plan_columns(real.lanes, tuple([entry for entry, _ in moves])).copy()
+        table[:, 1] = [face["data"][0] for face in faces]
+        return _Moves(table, len(moves), is_dense=True)
+    item = real.item_bytes
+    columns = [
+        (entry * real.lanes, face["data"][0], column.strides[0] // item)
+        for (entry, column), face in zip(moves, faces, strict=True)
+    ]
+    return _Moves(_join_columns(real, columns), len(moves), is_dense=False)
+
+
+@cache
+def _plan_columns(lanes: int, entries: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return the moves of contiguous columns that begin at address 0."""
+    return np.array([(entry * lanes, 0, 1, 1, 0) for entry in entries], np.int64).reshape(-1, MOVE_WORDS)
 
 
 def _join_columns(real: RealType, columns: Sequence[tuple[int, int, int]]) -> NDArray[np.int64]:
@@ -426,14 +454,15 @@ def _split_columns(count: int, lanes: int) -> Iterator[tuple[int, int]]:
 def _run_job(job: _BatchJob, arrays: object, threads: int | None) -> None:
     """Run a batch in several threads; `arrays` is what its addresses point to."""
     workers = 1
-    if job.tiles >= 2 * MIN_TILES_PER_THREAD:
-        workers = max(1, min(threads or count_threads(), job.tiles // MIN_TILES_PER_THREAD))
+    if job.tiles >= 2 * MIN_TILES_PER_THREAD and threads != 1:
+        wanted = min(threads, count_max_threads()) if threads else count_threads()
+        workers = max(1, min(wanted, job.tiles // MIN_TILES_PER_THREAD))
     job.split_into_shares(workers, arrays)
     job.run_head()
     helpers = list[HelperThread]()
     try:
         if workers > 1:
-            helpers += take_helpers(min(workers, count_max_threads()) - 1)
+            helpers += take_helpers(workers - 1)
         buffers = [job.take_buffer() for _ in range(1 + len(helpers))]
         for helper, buffer in zip(helpers, buffers[1:], strict=True):
             job.post_to(helper, buffer)
@@ -451,7 +480,7 @@ def _run_job(job: _BatchJob, arrays: object, threads: int | None) -> None:
         for helper in helpers:
             helper.retire()
         raise
-    return_helpers(helpers, count_max_threads())
+    return_helpers(helpers)
     job.keep_buffers(buffers)
 
 
@@ -473,8 +502,8 @@ class _BatchJob:
     def __init__(
         self,
         program: NativeProgram,
-        reads: NDArray[np.int64],
-        writes: NDArray[np.int64],
+        reads: _Moves,
+        writes: _Moves,
         count: int,
         rows: NDArray[np.intp] | None = None,
         expected: bytes = b"",
@@ -483,24 +512,26 @@ class _BatchJob:
         self._count = count
         lanes = program.real.lanes
         self.tiles = -(-count // lanes)
-        # A vector for each check.
-        checks = np.repeat(np.frombuffer(expected, program.real.dtype), lanes) if expected else _NO_CHECKS
-        answers = _make_answers(count, lanes) if expected else _NO_ANSWERS
+        checks, answers = _NO_CHECKS, _NO_ANSWERS
+        if expected:
+            # A vector for each check.
+            checks = np.repeat(np.frombuffer(expected, program.real.dtype), lanes)
+            answers = _make_answers(count, lanes)
         self._holds = answers[:count]
         """At which points every check holds; empty if there are no checks."""
         self.check_count = len(checks) // lanes
         first_check = (program.inputs + program.outputs - self.check_count) * lanes
         self._arrays: tuple[object, ...] = (reads, writes, rows, checks, answers)
-        moves = [*reads.tolist(), *writes.tolist()]
-        self.is_dense = rows is None and all(stride == 1 for _, _, stride, _, _ in moves)
+        self.is_dense = rows is None and reads.is_dense and writes.is_dense
         """Whether tiles are vectors in their columns."""
         self._head = 0
         """How many points are computed before the first tile."""
         length = program.buffer_length
         self._buffers = TURNING_BUFFERS if length * program.real.item_bytes <= MAX_TURNING_BYTES else 1
+        moves = (part for table in (reads.table, writes.table) for part in (_find_address(table), len(table)))
         self._words = np.array(
             [
-                *(program.entry, _find_address(reads), len(reads), _find_address(writes), len(writes)),
+                *(program.entry, *moves),
                 *(0 if rows is None else _find_address(rows), _find_address(answers)),
                 *(first_check, _find_address(checks), self.check_count),
                 *(rows is None, self.is_dense, self._buffers - 1, length),
@@ -509,10 +540,11 @@ class _BatchJob:
             np.int64,
         )
         """The description of the batch for native code: `_JOB_WORDS`."""
+        self._address = _find_address(self._words)
         self.fixed: Sequence[BufferMove] = ()
         """The inputs that are the same at all points."""
         # Copying a number in or out takes about as long as a step.
-        self._steps = len(program.stream) + sum([width for _, _, _, width, _ in moves]) + self.check_count
+        self._steps = len(program.stream) + reads.columns + writes.columns + self.check_count
         self.has_short_tiles = self._steps <= MAX_SHARE_STEPS
         self._shares = self._first = 1
 
@@ -529,10 +561,10 @@ class _BatchJob:
         self._shares = -(-self.tiles // share)
         self._arrays = (*self._arrays, arrays)
 
-    def align_lines(self, writes: NDArray[np.int64]) -> bool:
+    def align_lines(self, writes: _Moves) -> bool:
         """Begin the tiles where the cache lines of all results begin; return whether there is such a point."""
         real = self._program.real
-        distances = {-address % LINE_BYTES for address in writes[:, 1].tolist()}
+        distances = {-address % LINE_BYTES for address in writes.table[:, 1].tolist()}
         if real.total_bytes != LINE_BYTES or len(distances) != 1:
             return False
         distance = distances.pop()
@@ -584,12 +616,12 @@ class _BatchJob:
 
     def _run_driver(self, buffer: NDArray[np.floating], shares: int) -> None:
         """Take so many shares of the points, and compute them."""
-        _compile_driver(self._program.real)(_find_address(self._words), _find_address(buffer), shares)
+        _compile_driver(self._program.real)(self._address, _find_address(buffer), shares)
 
     def post_to(self, helper: HelperThread, buffer: NDArray[np.floating]) -> None:
         """Have another thread run shares until none is left."""
         code = _find_driver(self._program.real)
-        helper.post(code, _find_address(self._words), _find_address(buffer), self._shares, (self, buffer))
+        helper.post(code, self._address, _find_address(buffer), self._shares, (self, buffer))
 
     def find_failures(self) -> NDArray[np.intp]:
         """Return the points at which a check does not hold."""
@@ -690,7 +722,8 @@ def _write_kernel(program: NativeProgram, kernel: KernelKey) -> str:
         tiles = [_TileAccess(w, real, sources, begin + k * real.lanes) for k in range(TILES_PER_GROUP)]
         for column in sources.values():
             for tile in tiles:
-                w.prefetch(w.point_to(real.name, column, tile.first + PREFETCHED_POINTS), FOR_READING)
+                place = w.point_to(real.name, column, tile.first + PREFETCHED_POINTS)
+                w.prefetch(place, FOR_READING_ONCE if kernel.streams else FOR_READING)
         lowering = ExpressionLowering(w, real, call_inline)
         for key, holes in steps:
             for tile in tiles:
@@ -837,8 +870,8 @@ def _write_driver(real: RealType) -> str:
     w = LlvmWriter()
     w.begin_function("void @batch(ptr %job, ptr %w, i64 %shares)")
     job = w.name_value("%job", "ptr")
-    for k, (name, kind) in enumerate(_JOB_WORDS.items()):
-        place = w.point_to("i64", job, k)
+    for word, (name, kind) in enumerate(_JOB_WORDS.items()):
+        place = w.point_to("i64", job, word)
         w.emit_line(f"%{name} = load {kind}, {place.typed}")
     row = allocate_variable(w)
     bits = format_vector_type(real.bits_name, real.lanes)

@@ -30,6 +30,10 @@ POLL_SECONDS = 2e-4
 """How long a thread sleeps between such polls."""
 
 
+MAX_IDLE_THREADS = 64
+"""How many threads without a job are kept at most."""
+
+
 class _NativeCode(NamedTuple):
     """The functions of native code that change the state of a helper."""
 
@@ -101,10 +105,10 @@ def take_helpers(count: int) -> list[HelperThread]:
     return helpers
 
 
-def return_helpers(helpers: Sequence[HelperThread], max_idle: int) -> None:
+def return_helpers(helpers: Sequence[HelperThread]) -> None:
     """Keep threads that have finished for later batches, unless enough of them are idle."""
     for helper in helpers:
-        if len(_IDLE_THREADS) < max_idle:
+        if len(_IDLE_THREADS) < MAX_IDLE_THREADS:
             _IDLE_THREADS.append(helper)
         else:
             helper.retire()

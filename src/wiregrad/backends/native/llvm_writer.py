@@ -260,6 +260,7 @@ class LlvmValue:
 
 
 FOR_READING, FOR_READING_LATER, FOR_WRITING = "i32 0, i32 3", "i32 0, i32 2", "i32 1, i32 3"
+FOR_READING_ONCE = "i32 0, i32 0"
 """What cache lines are fetched for, and how near to the processor."""
 
 
