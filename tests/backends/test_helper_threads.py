@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -102,12 +103,13 @@ def test_a_batch_that_was_interrupted_leaves_no_helper_behind(method: str, monke
 
 def test_a_batch_does_not_wait_for_threads_that_have_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(HelperThread, "_wake", lambda _: None)
+        patch.setattr(threading.Thread, "start", lambda _: None)
         found = wg.circuit("x * y").compile().batch(POINTS, threads=2)
 
     assert (found == PRODUCTS).all()
-    assert len(helper_threads._IDLE_THREADS) == 1
-    # A thread that woke late finds nothing to do, and helps with the next batch.
+    (helper,) = helper_threads._IDLE_THREADS
+    # A thread that begins late finds nothing to do, and helps with the next batch.
+    helper.thread.start()
     assert (wg.circuit("x * y + 1").compile().batch(POINTS, threads=2) == PRODUCTS + 1.0).all()
 
 
@@ -121,21 +123,45 @@ def test_a_thread_keeps_what_it_works_on_when_the_batch_is_interrupted(monkeypat
     points = np.random.default_rng(0).random((5_000, 2))
     held = weakref.ref(points)
     interrupted = list[HelperThread]()
-    wake = HelperThread._wake
-    monkeypatch.setattr(HelperThread, "_wake", lambda helper: None)
-    monkeypatch.setattr(HelperThread, "finish", interrupt)
     compiled = wg.circuit("x * y").compile()
-    with pytest.raises(KeyboardInterrupt):
-        compiled.batch(points, threads=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", lambda _: None)
+        patch.setattr(HelperThread, "finish", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            compiled.batch(points, threads=2)
     del points, compiled
     gc.collect()
 
     assert held() is not None
     (helper,) = interrupted
     assert helper not in helper_threads._IDLE_THREADS
-    wake(helper)
+    helper.thread.start()
     helper.thread.join(PATIENCE)
     gc.collect()
+    assert held() is None
+
+
+def test_a_helper_that_expects_a_job_in_vain_sleeps_again() -> None:
+    (helper,) = helper_threads.take_helpers(1)
+    helper_threads.return_helpers([helper])
+    for _ in range(3):
+        helper_threads.expect_helpers(1)
+        deadline = time.monotonic() + PATIENCE
+        while helper._words[0] != helper_threads.IDLE and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+        assert helper._words[0] == helper_threads.IDLE
+    assert (wg.circuit("x * y").compile().batch(POINTS, threads=2) == PRODUCTS).all()
+
+
+def test_an_ended_helper_is_freed() -> None:
+    (helper,) = helper_threads.take_helpers(1)
+    helper.retire()
+    helper.thread.join(PATIENCE)
+    held = weakref.ref(helper)
+    del helper
+    gc.collect()
+
     assert held() is None
 
 

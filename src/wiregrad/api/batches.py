@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from wiregrad.dtypes import FLOAT, count_with_noun
 from wiregrad.errors import OperandError, ShapeError, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, flatten, unflatten
 from wiregrad.lazy import NamedTuple
+
+if TYPE_CHECKING:
+    from wiregrad.backends.native import batch
 
 MAX_SKIPPED_CALLS = 256
 """Maximum number of calls in a row that run the function without trying its recordings."""
@@ -44,9 +47,18 @@ class RowRecording(Protocol):
         None if there is no native code.
         """
 
+    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.PreparedBatch | None:
+        """Return batches in which these inputs vary and the others do not, by the inputs that are wanted.
+
+        None if there is no native code, or if a check may fail at some points.
+        """
+
+    def finish_rows(self, values: Sequence[NDArray[np.float64]], rows: NDArray[np.intp] | None, hits: int) -> None:
+        """Fill in the results that are the same at all points, and count the points that were answered."""
+
     @property
-    def can_fail(self) -> bool:
-        """Whether a check may fail at some points."""
+    def moving_results(self) -> Sequence[int]:
+        """The numbers of the results that are not the same at all points."""
 
 
 class BatchSource(Protocol):
@@ -170,63 +182,70 @@ class RepeatedBatch:
     It was answered by one recording without checks, which answers any numbers in the same places.
     """
 
-    __slots__ = ("_build_result", "_kinds", "_recording", "_results", "_wanted")
+    __slots__ = ("_build_result", "_is_number", "_prepared", "_recording", "_results", "_targets", "_values")
 
     def __init__(
-        self, args: Sequence[Any], recording: RowRecording, points: PointColumns, build_result: BuildResult
+        self,
+        is_number: Sequence[bool],
+        answer: BatchAnswer,
+        prepared: batch.PreparedBatch,
+        recording: RowRecording,
+        build_result: BuildResult,
     ) -> None:
-        self._kinds = [type(arg) for arg in args]
+        points = answer.points
+        self._is_number = is_number
+        self._prepared = prepared
         self._recording = recording
-        self._results = len(points.values)
-        self._wanted = None if points.grads is None else points.wanted
+        self._values = len(points.values)
+        self._results = self._values + len(points.grads or ())
+        self._targets = [*recording.moving_results, *range(self._values, self._results)]
+        """The numbers of the results that are computed: the others are constants."""
         self._build_result = build_result
 
     def answer(self, args: Sequence[Any], threads: int | None) -> Any:
         """Return what the batch returns; None if these are other arguments than those of the last batch."""
-        columns = self._read_columns(args)
-        if columns is None:
-            return None
-        size = max([len(column) for column in columns if column.ndim])
-        wanted = self._wanted
-        outputs = allocate_columns(self._results + len(wanted or ()), size)
-        values, grads = outputs[: self._results], outputs[self._results :]
-        points = PointColumns(size, columns, values, None if wanted is None else grads, wanted or ())
-        failures = self._recording.run_rows(points, None, threads)
-        return None if failures is None or len(failures) else self._build_result(values, grads)
-
-    def _read_columns(self, args: Sequence[Any]) -> list[NDArray[np.float64]] | None:
-        """Return the columns of a batch; None unless they are like those of the last one."""
-        if len(args) != len(self._kinds):
+        if len(args) != len(self._is_number):
             return None
         size = 0
-        columns: list[NDArray[np.float64]] = []
-        for arg, kind in zip(args, self._kinds, strict=True):
-            if type(arg) is not kind:
-                return None
-            if kind is float:
-                columns.append(np.array(arg))
+        vectors: list[NDArray[np.float64]] = []
+        numbers: list[float] = []
+        for arg, is_number in zip(args, self._is_number, strict=True):
+            if is_number:
+                if type(arg) is not float:
+                    return None
+                numbers.append(arg)
                 continue
-            flags = arg.flags
-            if arg.dtype is not FLOAT.dtype or arg.ndim != 1 or not (flags.c_contiguous and flags.aligned):
+            if type(arg) is not np.ndarray or arg.dtype is not FLOAT.dtype or arg.ndim != 1:
                 return None
-            if size not in (0, len(arg)):
+            flags = arg.flags
+            if not flags.c_contiguous or not flags.aligned or size not in (0, len(arg)):
                 return None
             size = len(arg)
-            columns.append(arg)
+            vectors.append(arg)
         # One row is answered by an ordinary call.
-        return columns if size > 1 else None
+        if size < 2:
+            return None
+        workers = self._prepared.expect_workers(size, threads)
+        results = allocate_columns(self._results, size)
+        self._prepared.run(vectors, numbers, [results[k] for k in self._targets], size, workers)
+        values, grads = results[: self._values], results[self._values :]
+        self._recording.finish_rows(values, None, size)
+        return self._build_result(values, grads)
 
 
 def repeat_batch(
     args: Sequence[Any], answer: BatchAnswer, device: str, build_result: BuildResult
 ) -> RepeatedBatch | None:
     """Return what answers further batches of the same kind; None if each of them needs to be looked at."""
-    recording = answer.recording
-    if device != "cpu" or recording is None or recording.can_fail:
+    points, recording = answer
+    if device != "cpu" or recording is None:
         return None
     if any(type(arg) is not float and type(arg) is not np.ndarray for arg in args):
         return None
-    return RepeatedBatch(args, recording, answer.points, build_result)
+    is_number = [type(arg) is float for arg in args]
+    wanted = None if points.grads is None else points.wanted
+    prepared = recording.prepare_rows([not one for one in is_number], wanted)
+    return None if prepared is None else RepeatedBatch(is_number, answer, prepared, recording, build_result)
 
 
 def answer_batch(

@@ -103,6 +103,7 @@ from wiregrad.lazy import NamedTuple, load_module_lazily, pause_collection
 from wiregrad.settings import check_threads
 
 if TYPE_CHECKING:
+    from wiregrad.backends.native import batch
     from wiregrad.exchange import framework_export
 else:
     # Only functions on a GPU need it.
@@ -340,25 +341,42 @@ class RecordedVariant:
 
         None if there is no native code.
         """
-        is_real = self.has_real_results if points.grads is None else self.is_real
-        if not is_real or not self.recording.moving or not isinstance(self.replay, NativeReplay):
+        native = self._find_row_replay(gradient=points.grads is not None)
+        if native is None:
             return None
         moving = points._replace(values=[points.values[k] for k in self.recording.moving])
         if workers is None:
-            failures = self.replay.run_rows(moving, rows, threads)
+            failures = native.run_rows(moving, rows, threads)
         else:
             failures = workers.run_rows(self.recording, moving, rows, threads)
         if failures is not None:
-            self.count_hits((points.size if rows is None else len(rows)) - len(failures))
-            for column, constant in zip(points.values, self.recording.results, strict=True):
-                if constant is not None:
-                    column[slice(None) if rows is None else rows] = constant
+            self.finish_rows(points.values, rows, (points.size if rows is None else len(rows)) - len(failures))
         return failures
 
+    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.PreparedBatch | None:
+        """Return batches in which these inputs vary and the others do not, by the inputs that are wanted.
+
+        None if there is no native code, or if a check may fail at some points.
+        """
+        native = self._find_row_replay(gradient=wanted is not None)
+        return None if native is None else native.prepare_rows(varies, wanted)
+
+    def _find_row_replay(self, *, gradient: bool) -> NativeReplay | None:
+        """Return what runs batches; None if there is no native code for them."""
+        is_real = self.is_real if gradient else self.has_real_results
+        return self.replay if is_real and self.recording.moving and isinstance(self.replay, NativeReplay) else None
+
     @property
-    def can_fail(self) -> bool:
-        """Whether a check may fail at some points."""
-        return bool(self.recording.checks)
+    def moving_results(self) -> Sequence[int]:
+        """The numbers of the results that are not the same at all points."""
+        return self.recording.moving
+
+    def finish_rows(self, values: Sequence[NDArray[np.float64]], rows: NDArray[np.intp] | None, hits: int) -> None:
+        """Fill in the results that are the same at all points, and count the points that were answered."""
+        self.count_hits(hits)
+        for column, constant in zip(values, self.recording.results, strict=True):
+            if constant is not None:
+                column[slice(None) if rows is None else rows] = constant
 
     def find_program(self, *, gradient: bool) -> Any:
         """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""

@@ -218,9 +218,7 @@ class RowReplay:
         wanted = None if points.grads is None else points.wanted
         if points.device != "cpu":
             return self._run_rows_on_gpu(points, rows, wanted)
-        if wanted not in self._row_programs:
-            self._row_programs[wanted] = _build_row_program(self._recording, wanted)
-        columns = self._row_programs[wanted]
+        columns = self._find_row_program(wanted)
         if columns is None:
             return None
         program = columns.program
@@ -230,6 +228,25 @@ class RowReplay:
         writes += [(first + k, column) for k, column in zip(points.wanted, points.grads or (), strict=False)]
         expected = _expected_bytes(self._recording)
         return batch.run_columns(columns, reads, writes, points.size, rows, expected, threads)
+
+    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.PreparedBatch | None:
+        """Return batches in which these inputs vary and the others do not, by the inputs that are wanted.
+
+        None if there is no native code, or if a check may fail at some points.
+        """
+        columns = None if self._recording.checks else self._find_row_program(wanted)
+        if columns is None:
+            return None
+        moving, fixed = (tuple([k for k, one in enumerate(varies) if one == kind]) for kind in (True, False))
+        first = columns.program.inputs + columns.program.outputs
+        targets = (*range(columns.program.inputs, first), *[first + k for k in wanted or ()])
+        return batch.PreparedBatch(columns, batch.BatchShape(moving, fixed, targets))
+
+    def _find_row_program(self, wanted: tuple[int, ...] | None) -> batch.ColumnProgram | None:
+        """Return the program for vectors of points; None if there is none."""
+        if wanted not in self._row_programs:
+            self._row_programs[wanted] = _build_row_program(self._recording, wanted)
+        return self._row_programs[wanted]
 
     def _run_rows_on_gpu(
         self, points: PointColumns, rows: NDArray[np.intp] | None, wanted: tuple[int, ...] | None
@@ -368,6 +385,10 @@ class NativeReplay:
     ) -> NDArray[np.intp] | None:
         """Write the results at some points, or all, as `RowReplay` does."""
         return self._rows.run_rows(points, rows, threads)
+
+    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.PreparedBatch | None:
+        """Return batches in which these inputs vary, as `RowReplay` does."""
+        return self._rows.prepare_rows(varies, wanted)
 
     def single_result_builtin(self) -> Callable[..., Any] | None:
         """Return the builtin that maps floats to the only result, a float, once it is compiled; else None."""

@@ -40,7 +40,12 @@ from numpy.typing import NDArray
 from wiregrad import settings
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.builtin_calls import MAX_KEPT_RESULTS
-from wiregrad.backends.native.helper_threads import HelperThread, return_helpers, take_helpers
+from wiregrad.backends.native.helper_threads import (
+    HelperThread,
+    expect_helpers,
+    return_helpers,
+    take_helpers,
+)
 from wiregrad.backends.native.llvm_writer import (
     FOR_READING,
     FOR_READING_LATER,
@@ -138,7 +143,15 @@ class ResultPool:
         return len(self._arrays) * self._bytes
 
     def take_array(self) -> NDArray[Any]:
-        """Return an array whose content nobody needs; the one used last, because it may still be in the cache."""
+        """Return an array whose content nobody needs."""
+        array = self.reuse_array()
+        return allocate_aligned(self.shape, self.dtype) if array is None else array
+
+    def reuse_array(self) -> NDArray[Any] | None:
+        """Return an array whose content nobody needs; the one used last, because it may still be in the cache.
+
+        None if there is none.
+        """
         for _ in range(len(self._arrays)):
             try:
                 array, references = _pop_and_count(self._arrays)
@@ -148,7 +161,7 @@ class ResultPool:
                 self._arrays.insert(0, array)
             elif self._is_unchanged(array):
                 return array
-        return allocate_aligned(self.shape, self.dtype)
+        return None
 
     def _is_unchanged(self, array: NDArray[Any]) -> bool:
         """Return whether the caller has left shape, dtype and flags of a result as they were."""
@@ -299,11 +312,13 @@ def allocate_result(shape: tuple[int, ...], dtype: np.dtype[Any], number: int) -
     key = (shape, dtype, number)
     pool = _BATCH_POOLS.pop(key, None) or ResultPool(shape, dtype)
     _BATCH_POOLS[key] = pool
-    kept_bytes = pool.total_bytes
-    array = pool.take_array()
+    array = pool.reuse_array()
+    if array is not None:
+        pool.keep_array(array)
+        return array
+    array = allocate_aligned(shape, dtype)
     pool.keep_array(array)
-    if pool.total_bytes > kept_bytes:
-        _drop_oldest_pools()
+    _drop_oldest_pools()
     return array
 
 
@@ -336,8 +351,9 @@ def run_batch(
         more = _move_table(program, program.inputs + program.outputs, gradients)
         columns = writes.columns + more.columns
         writes = _Moves(np.concatenate([writes.table, more.table]), columns, writes.is_dense and more.is_dense)
-    reads = _move_table(program, 0, table)
-    _run_job(_BatchJob(program, reads, writes, len(table)), (table, values, gradients), threads)
+    plan = _BatchPlan(program, _move_table(program, 0, table), writes)
+    workers = _count_workers(program, len(table), threads)
+    _run_job(_BatchJob(plan, len(table), workers, arrays=(table, values, gradients)))
     return values, gradients
 
 
@@ -355,19 +371,28 @@ def run_columns(
     `rows` are the indices of the points that are computed, in ascending order; None for all of them. Results are
     written at all selected points, and are meaningless where the last outputs do not have the `expected` bits.
     """
+    moving = [(entry, column) for entry, column in reads if column.ndim]
+    fixed = [(entry, number.item()) for entry, number in reads if not number.ndim]
     program = columns.program
     size = count if rows is None else len(rows)
-    moving = [(entry, column) for entry, column in reads if column.ndim]
-    target_moves = _move_columns(program, writes)
-    job = _BatchJob(program, _move_columns(program, moving), target_moves, size, rows, expected)
-    job.fixed = [(entry, number) for entry, number in reads if not number.ndim]
-    if job.is_dense:
-        sources, targets = (tuple([entry for entry, _ in moves]) for moves in (moving, writes))
-        is_large = size * (len(moving) + len(writes)) * program.real.item_bytes >= MIN_STREAMED_BYTES
-        streams = is_large and job.align_lines(target_moves)
-        job.use_kernel(columns.choose_kernel(KernelKey(sources, targets, job.check_count, streams), size))
-    _run_job(job, (reads, writes, columns), threads)
+    workers = _count_workers(program, size, threads)
+    if rows is None and all(column.flags.c_contiguous for _, column in (*moving, *writes)):
+        entries, targets = (tuple([entry for entry, _ in moves]) for moves in (moving, writes))
+        prepared = PreparedBatch(columns, BatchShape(entries, tuple([entry for entry, _ in fixed]), targets, expected))
+        vectors, results = ([column for _, column in moves] for moves in (moving, writes))
+        return prepared.run(vectors, [number for _, number in fixed], results, count, workers)
+    plan = _BatchPlan(program, _move_columns(program, moving), _move_columns(program, writes), expected)
+    job = _BatchJob(plan, size, workers, rows=rows, arrays=(reads, writes))
+    job.fixed = fixed
+    _run_job(job)
     return job.find_failures()
+
+
+@cache
+def _plan_columns(real: RealType, entries: tuple[int, ...]) -> _Moves:
+    """Return the moves of contiguous columns that begin at address 0."""
+    moves = [(entry * real.lanes, 0, 1, 1, 0) for entry in entries]
+    return _Moves(np.array(moves, np.int64).reshape(-1, MOVE_WORDS), len(entries), is_dense=True)
 
 
 class _Moves(NamedTuple):
@@ -397,24 +422,11 @@ def _plan_table(real: RealType, first: int, width: int) -> NDArray[np.int64]:
 
 def _move_columns(program: NativeProgram, moves: Sequence[BufferMove]) -> _Moves:
     real = program.real
-    faces = [column.__array_interface__ for _, column in moves]
-    # Strides are None where numbers lie side by side.
-    if not any(face["strides"] for face in faces):
-        table = _plan_columns(real.lanes, tuple([entry for entry, _ in moves])).copy()
-        table[:, 1] = [face["data"][0] for face in faces]
-        return _Moves(table, len(moves), is_dense=True)
-    item = real.item_bytes
     columns = [
-        (entry * real.lanes, face["data"][0], column.strides[0] // item)
-        for (entry, column), face in zip(moves, faces, strict=True)
+        (entry * real.lanes, _find_address(column), column.strides[0] // real.item_bytes) for entry, column in moves
     ]
-    return _Moves(_join_columns(real, columns), len(moves), is_dense=False)
-
-
-@cache
-def _plan_columns(lanes: int, entries: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return the moves of contiguous columns that begin at address 0."""
-    return np.array([(entry * lanes, 0, 1, 1, 0) for entry in entries], np.int64).reshape(-1, MOVE_WORDS)
+    is_dense = all(stride == 1 for _, _, stride in columns)
+    return _Moves(_join_columns(real, columns), len(moves), is_dense)
 
 
 def _join_columns(real: RealType, columns: Sequence[tuple[int, int, int]]) -> NDArray[np.int64]:
@@ -451,18 +463,21 @@ def _split_columns(count: int, lanes: int) -> Iterator[tuple[int, int]]:
         yield count - width, width
 
 
-def _run_job(job: _BatchJob, arrays: object, threads: int | None) -> None:
-    """Run a batch in several threads; `arrays` is what its addresses point to."""
-    workers = 1
-    if job.tiles >= 2 * MIN_TILES_PER_THREAD and threads != 1:
-        wanted = min(threads, count_max_threads()) if threads else count_threads()
-        workers = max(1, min(wanted, job.tiles // MIN_TILES_PER_THREAD))
-    job.split_into_shares(workers, arrays)
+def _count_workers(program: NativeProgram, count: int, threads: int | None) -> int:
+    """Return how many threads a batch of so many points runs in."""
+    most = -(-count // program.real.lanes) // MIN_TILES_PER_THREAD
+    if most < 2 or threads == 1:
+        return 1
+    return min(most, count_threads() if threads is None else min(threads, count_max_threads()))
+
+
+def _run_job(job: _BatchJob) -> None:
+    """Run a batch in several threads."""
     job.run_head()
     helpers = list[HelperThread]()
     try:
-        if workers > 1:
-            helpers += take_helpers(workers - 1)
+        if job.workers > 1:
+            helpers += take_helpers(job.workers - 1)
         buffers = [job.take_buffer() for _ in range(1 + len(helpers))]
         for helper, buffer in zip(helpers, buffers[1:], strict=True):
             job.post_to(helper, buffer)
@@ -489,8 +504,74 @@ def _make_answers(count: int, lanes: int) -> NDArray[np.bool_]:
     return np.ones(count + lanes, np.bool_)
 
 
-_NO_CHECKS = np.empty(0)
 _NO_ANSWERS = np.empty(0, np.bool_)
+
+
+_JOB_WORDS = {
+    "code": "ptr",
+    "reads": "ptr",
+    "read_count": "i64",
+    "writes": "ptr",
+    "write_count": "i64",
+    "rows": "ptr",
+    "holds": "ptr",
+    "first_check": "i64",
+    "expected": "ptr",
+    "check_count": "i64",
+    "has_all_rows": "i64",
+    "is_dense": "i64",
+    "turn_mask": "i64",
+    "buffer_length": "i64",
+    "kernel": "ptr",
+    "share": "i64",
+    "count": "i64",
+    "taken": "i64",
+}
+"""The description of a batch for the native loop, and the types of its words. The last one, the number of points that
+threads have taken so far, is incremented by all threads; the others do not change while threads run."""
+_WORD_NUMBERS = {name: number for number, name in enumerate(_JOB_WORDS)}
+SHARE_WORD, TAKEN_WORD = _WORD_NUMBERS["share"], _WORD_NUMBERS["taken"]
+_VARIABLE_WORDS = ("reads", "writes", "rows", "holds", "has_all_rows", "share", "count")
+"""The words that differ by batch, even if columns have the same addresses."""
+
+
+class _BatchPlan:
+    """What batches of a program have in common that move the same numbers.
+
+    Its words describe a batch to native code, with 0 for what differs: `_JOB_WORDS`, then the moves.
+    """
+
+    def __init__(self, program: NativeProgram, reads: _Moves, writes: _Moves, expected: bytes = b"") -> None:
+        self.program = program
+        lanes = program.real.lanes
+        # A vector for each check.
+        self.checks = np.repeat(np.frombuffer(expected, program.real.dtype), lanes) if expected else np.empty(0)
+        self.check_count = len(self.checks) // lanes
+        length = program.buffer_length
+        self.buffers = TURNING_BUFFERS if length * program.real.item_bytes <= MAX_TURNING_BYTES else 1
+        # Copying a number in or out takes about as long as a step.
+        self.steps = len(program.stream) + reads.columns + writes.columns + self.check_count
+        words = {
+            "code": program.entry,
+            "read_count": len(reads.table),
+            "write_count": len(writes.table),
+            "first_check": (program.inputs + program.outputs - self.check_count) * lanes,
+            "expected": _find_address(self.checks),
+            "check_count": self.check_count,
+            # Whether tiles are vectors in their columns.
+            "is_dense": reads.is_dense and writes.is_dense,
+            "turn_mask": self.buffers - 1,
+            "buffer_length": length,
+        }
+        first = [words.get(name, 0) for name in _JOB_WORDS]
+        self.words = np.array([*first, *reads.table.ravel().tolist(), *writes.table.ravel().tolist()], np.int64)
+        begins = len(_JOB_WORDS) + MOVE_WORDS * np.arange(len(reads.table) + len(writes.table))
+        self.places = np.array([_WORD_NUMBERS[name] for name in _VARIABLE_WORDS], np.intp)
+        """The numbers of the words that differ by batch."""
+        self.column_places = np.append(self.places, begins + 1)
+        """The same with the addresses of all columns."""
+        self.offsets = [self.words.itemsize * (len(_JOB_WORDS) + MOVE_WORDS * k) for k in (0, len(reads.table))]
+        """Where the moves begin, in bytes."""
 
 
 class _BatchJob:
@@ -501,70 +582,49 @@ class _BatchJob:
 
     def __init__(
         self,
-        program: NativeProgram,
-        reads: _Moves,
-        writes: _Moves,
+        plan: _BatchPlan,
         count: int,
+        workers: int,
+        columns: Sequence[int] = (),
+        *,
         rows: NDArray[np.intp] | None = None,
-        expected: bytes = b"",
+        arrays: object,
     ) -> None:
-        self._program = program
+        """Describe a batch; `columns` are the addresses of all columns, unless they are those of the plan."""
+        self._plan = plan
         self._count = count
-        lanes = program.real.lanes
-        self.tiles = -(-count // lanes)
-        checks, answers = _NO_CHECKS, _NO_ANSWERS
-        if expected:
-            # A vector for each check.
-            checks = np.repeat(np.frombuffer(expected, program.real.dtype), lanes)
-            answers = _make_answers(count, lanes)
+        self.workers = workers
+        lanes = plan.program.real.lanes
+        answers = _make_answers(count, lanes) if plan.check_count else _NO_ANSWERS
         self._holds = answers[:count]
         """At which points every check holds; empty if there are no checks."""
-        self.check_count = len(checks) // lanes
-        first_check = (program.inputs + program.outputs - self.check_count) * lanes
-        self._arrays: tuple[object, ...] = (reads, writes, rows, checks, answers)
-        self.is_dense = rows is None and reads.is_dense and writes.is_dense
-        """Whether tiles are vectors in their columns."""
+        tiles = -(-count // lanes)
+        share = tiles if workers == 1 else -(-tiles // (workers * SHARES_PER_THREAD))
+        # How many points a thread takes at a time.
+        share = max(1, min(max(MIN_TILES_PER_SHARE, share), MAX_SHARE_STEPS // plan.steps))
+        self._first = max(1, MAX_SHARE_STEPS // (plan.steps * share))
+        self._shares = -(-tiles // share)
+        self.has_short_tiles = plan.steps <= MAX_SHARE_STEPS
         self._head = 0
         """How many points are computed before the first tile."""
-        length = program.buffer_length
-        self._buffers = TURNING_BUFFERS if length * program.real.item_bytes <= MAX_TURNING_BYTES else 1
-        moves = (part for table in (reads.table, writes.table) for part in (_find_address(table), len(table)))
-        self._words = np.array(
-            [
-                *(program.entry, *moves),
-                *(0 if rows is None else _find_address(rows), _find_address(answers)),
-                *(first_check, _find_address(checks), self.check_count),
-                *(rows is None, self.is_dense, self._buffers - 1, length),
-                *(0, 0, count, 0),
-            ],
-            np.int64,
-        )
-        """The description of the batch for native code: `_JOB_WORDS`."""
+        self._words = plan.words.copy()
         self._address = _find_address(self._words)
-        self.fixed: Sequence[BufferMove] = ()
+        moves = [self._address + offset for offset in plan.offsets]
+        places = plan.column_places if columns else plan.places
+        addresses = (0 if rows is None else _find_address(rows), _find_address(answers))
+        self._words[places] = [*moves, *addresses, rows is None, share * lanes, count, *columns]
+        self._arrays = (rows, answers, arrays)
+        self.fixed: Sequence[tuple[int, float]] = ()
         """The inputs that are the same at all points."""
-        # Copying a number in or out takes about as long as a step.
-        self._steps = len(program.stream) + reads.columns + writes.columns + self.check_count
-        self.has_short_tiles = self._steps <= MAX_SHARE_STEPS
-        self._shares = self._first = 1
 
     def use_kernel(self, address: int) -> None:
         """Use a loop over groups of whole tiles; 0 for none."""
-        self._words[KERNEL_WORD] = address
+        self._words[_WORD_NUMBERS["kernel"]] = address
 
-    def split_into_shares(self, workers: int, arrays: object) -> None:
-        """Choose how many points a thread takes at a time; `arrays` are kept alive as long as threads run."""
-        share = self.tiles if workers == 1 else -(-self.tiles // (workers * SHARES_PER_THREAD))
-        share = max(1, min(max(MIN_TILES_PER_SHARE, share), MAX_SHARE_STEPS // self._steps))
-        self._first = max(1, MAX_SHARE_STEPS // (self._steps * share))
-        self._words[SHARE_WORD] = share * self._program.real.lanes
-        self._shares = -(-self.tiles // share)
-        self._arrays = (*self._arrays, arrays)
-
-    def align_lines(self, writes: _Moves) -> bool:
+    def align_lines(self, targets: Sequence[int]) -> bool:
         """Begin the tiles where the cache lines of all results begin; return whether there is such a point."""
-        real = self._program.real
-        distances = {-address % LINE_BYTES for address in writes.table[:, 1].tolist()}
+        real = self._plan.program.real
+        distances = {-address % LINE_BYTES for address in targets}
         if real.total_bytes != LINE_BYTES or len(distances) != 1:
             return False
         distance = distances.pop()
@@ -598,34 +658,35 @@ class _BatchJob:
 
     def take_buffer(self) -> NDArray[np.floating]:
         """Return the working buffers of a thread, with the inputs that are the same at all points."""
+        program = self._plan.program
         try:
-            entries = self._program.spare_buffers.pop()
+            entries = program.spare_buffers.pop()
         except IndexError:
-            initial = self._program.initial
-            numbers = copy_aligned(initial if self._buffers == 1 else np.concatenate([initial] * self._buffers))
-            entries = numbers.reshape(self._buffers, -1, self._program.real.lanes)
+            count = self._plan.buffers
+            numbers = copy_aligned(program.initial if count == 1 else np.concatenate([program.initial] * count))
+            entries = numbers.reshape(count, -1, program.real.lanes)
         for entry, number in self.fixed:
             entries[:, entry] = number
         return entries
 
     def keep_buffers(self, buffers: Sequence[NDArray[np.floating]]) -> None:
         """Keep small working buffers for later batches; no thread may be at work on them."""
-        spare = self._program.spare_buffers
-        if self._buffers > 1 and len(spare) < MAX_SPARE_BUFFERS:
+        spare = self._plan.program.spare_buffers
+        if self._plan.buffers > 1 and len(spare) < MAX_SPARE_BUFFERS:
             spare.extend(buffers)
 
     def _run_driver(self, buffer: NDArray[np.floating], shares: int) -> None:
         """Take so many shares of the points, and compute them."""
-        _compile_driver(self._program.real)(self._address, _find_address(buffer), shares)
+        _compile_driver(self._plan.program.real)(self._address, _find_address(buffer), shares)
 
     def post_to(self, helper: HelperThread, buffer: NDArray[np.floating]) -> None:
         """Have another thread run shares until none is left."""
-        code = _find_driver(self._program.real)
+        code = _find_driver(self._plan.program.real)
         helper.post(code, self._address, _find_address(buffer), self._shares, (self, buffer))
 
     def find_failures(self) -> NDArray[np.intp]:
         """Return the points at which a check does not hold."""
-        if not self.check_count:
+        if not self._plan.check_count:
             return np.empty(0, np.intp)
         return np.flatnonzero(~self._holds)
 
@@ -640,6 +701,19 @@ MAX_KERNEL_STEPS = 300
 """Maximum number of steps of a program that gets a loop of its own; LLVM needs a third of a millisecond for a step."""
 MIN_KERNEL_POINTS = 1_000_000
 """A program gets a loop of its own after so many points: until then it has taken about as long as compiling takes."""
+
+
+class BatchShape(NamedTuple):
+    """What a batch on contiguous columns moves, by entries of the buffer."""
+
+    moving: tuple[int, ...]
+    """The inputs that differ by point."""
+    fixed: tuple[int, ...]
+    """The inputs that are the same at all points."""
+    targets: tuple[int, ...]
+    """The results."""
+    expected: bytes = b""
+    """The bits that the last outputs must have for the results to count."""
 
 
 class KernelKey(NamedTuple):
@@ -663,6 +737,14 @@ class ColumnProgram:
     points: int = 0
     """The number of points so far."""
     _kernels: dict[KernelKey, jit.JitFunctions] = field(default_factory=dict, repr=False)
+    _plans: dict[BatchShape, _BatchPlan] = field(default_factory=dict, repr=False)
+
+    def find_plan(self, shape: BatchShape) -> _BatchPlan:
+        """Return what batches of a shape have in common."""
+        if shape not in self._plans:
+            reads, writes = (_plan_columns(self.program.real, entries) for entries in (shape.moving, shape.targets))
+            self._plans[shape] = _BatchPlan(self.program, reads, writes, shape.expected)
+        return self._plans[shape]
 
     @property
     def has_kernels(self) -> bool:
@@ -677,6 +759,42 @@ class ColumnProgram:
         if key not in self._kernels:
             self._kernels[key] = jit.JitFunctions(_write_kernel(self.program, key), level=1)
         return self._kernels[key].find_address("columns")
+
+
+class PreparedBatch:
+    """Batches of one shape, at all points: all but the columns is known."""
+
+    def __init__(self, columns: ColumnProgram, shape: BatchShape) -> None:
+        self._columns = columns
+        self._shape = shape
+        self._plan = columns.find_plan(shape)
+
+    def expect_workers(self, count: int, threads: int | None) -> int:
+        """Return how many threads a batch of so many points runs in, and wake them."""
+        workers = _count_workers(self._plan.program, count, threads)
+        if workers > 1:
+            expect_helpers(workers - 1)
+        return workers
+
+    def run(
+        self,
+        vectors: Sequence[NDArray[np.floating]],
+        numbers: Sequence[float],
+        results: Sequence[NDArray[np.floating]],
+        count: int,
+        workers: int,
+    ) -> NDArray[np.intp]:
+        """Run the program on vectors and the numbers that are fixed; return the points whose results do not count."""
+        shape, plan = self._shape, self._plan
+        addresses = [_find_address(column) for column in (*vectors, *results)]
+        job = _BatchJob(plan, count, workers, addresses, arrays=(vectors, results, self._columns))
+        job.fixed = list(zip(shape.fixed, numbers, strict=True))
+        is_large = count * len(addresses) * plan.program.real.item_bytes >= MIN_STREAMED_BYTES
+        streams = is_large and job.align_lines(addresses[len(vectors) :])
+        kernel = KernelKey(shape.moving, shape.targets, plan.check_count, streams)
+        job.use_kernel(self._columns.choose_kernel(kernel, count))
+        _run_job(job)
+        return job.find_failures()
 
 
 class _TileAccess(SlotAccess):
@@ -838,29 +956,6 @@ def _compile_driver(real: RealType) -> Callable[[int, int, int], None]:
     return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(_find_driver(real))
 
 
-_JOB_WORDS = {
-    "code": "ptr",
-    "reads": "ptr",
-    "read_count": "i64",
-    "writes": "ptr",
-    "write_count": "i64",
-    "rows": "ptr",
-    "holds": "ptr",
-    "first_check": "i64",
-    "expected": "ptr",
-    "check_count": "i64",
-    "has_all_rows": "i64",
-    "is_dense": "i64",
-    "turn_mask": "i64",
-    "buffer_length": "i64",
-    "kernel": "ptr",
-    "share": "i64",
-    "count": "i64",
-    "taken": "i64",
-}
-"""The description of a batch for the native loop, and the types of its words. The last one, the number of points that
-threads have taken so far, is incremented by all threads; the others do not change while threads run."""
-KERNEL_WORD, SHARE_WORD, TAKEN_WORD = (list(_JOB_WORDS).index(name) for name in ("kernel", "share", "taken"))
 _KERNEL_PARAMETERS = ("w", "reads", "writes", "holds", "expected")
 """What the loop hands to a kernel, before the first point and the number of groups of tiles."""
 

@@ -1,9 +1,11 @@
-"""Threads that take part in batches: they sleep until a batch wakes them, and begin with as little Python as possible.
+"""Threads that take part in batches: they sleep in native code until a batch wakes them, and need no GIL to begin.
 
 A job is native code that all threads of a batch run on the same description, each with a buffer of its own. The thread
 of the caller posts it to helpers, takes part itself, and withdraws it in the end. Whether a helper has begun is decided
 by one atomic exchange: a job that is withdrawn before is never begun, so a batch does not wait for threads that wake
-late.
+late. A batch that will post a job can wake helpers before: then they look for it a short while.
+
+Threads sleep on the locks of Python's C interface, which exist on every system and can be used without the GIL.
 """
 
 from __future__ import annotations
@@ -12,24 +14,25 @@ import ctypes
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
 
 from wiregrad.backends.native import jit
-from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, leave_if, loop_over, when_all
+from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, leave_if, leave_unless, loop_over, when_all
 from wiregrad.lazy import NamedTuple
 
-IDLE, POSTED, RUNNING = range(3)
-"""The states of a helper, its first word; the others describe what it runs."""
-WORDS = ("state", "code", "job", "buffer", "shares")
+IDLE, EXPECTING, POSTED, RUNNING = range(4)
+"""The states of a helper."""
+WORDS = ("state", "is_retired", "lock", "acquire", "release", "code", "job", "buffer", "shares")
+"""The words that describe a helper: its state, whether it is to end, its lock with C's functions, and what it runs."""
+JOB_WORDS = WORDS[5:]
 MAX_POLLS = 1 << 14
-"""How often native code looks whether a helper has ended, before Python looks for signals; well under a millisecond."""
+"""How often native code looks whether a state has changed before it does something else; well under a millisecond."""
 POLL_SECONDS = 2e-4
 """How long a thread sleeps between such polls."""
-
-
 MAX_IDLE_THREADS = 64
 """How many threads without a job are kept at most."""
 
@@ -37,42 +40,42 @@ MAX_IDLE_THREADS = 64
 class _NativeCode(NamedTuple):
     """The functions of native code that change the state of a helper."""
 
+    serve: Callable[[int], None]
+    expect: Callable[[int], None]
     post: Callable[..., None]
-    assist: Callable[[int], None]
     withdraw: Callable[[int, int], int]
+    retire: Callable[[int], None]
 
 
 class HelperThread:
     """A thread that runs what is posted to it."""
 
     def __init__(self) -> None:
-        self._words = np.zeros(len(WORDS), np.int64)
-        self._address: int = self._words.__array_interface__["data"][0]
         self._code = _compile_code()
-        self._wakes = threading.Lock()
-        self._wakes.acquire()
-        self._is_retired = False
+        locks = _find_locks()
+        lock = locks.allocate()
+        # The thread refers to its helper until it has ended.
+        weakref.finalize(self, locks.free, lock).atexit = False
+        locks.acquire(lock, 1)
+        self._words = np.array([IDLE, 0, lock, *locks.addresses, *[0 for _ in JOB_WORDS]], np.int64)
+        self._address: int = self._words.__array_interface__["data"][0]
         self._kept: object = None
         """What a job works on, kept alive as long as this thread may run it."""
         self.thread = threading.Thread(target=self._serve, name="wiregrad", daemon=True)
         self.thread.start()
 
     def _serve(self) -> None:
-        while not self._is_retired:
-            self._wakes.acquire()
-            self._code.assist(self._address)
+        self._code.serve(self._address)
         self._kept = None
+
+    def expect(self) -> None:
+        """Wake this thread, so that it begins at once with a job that is posted soon."""
+        self._code.expect(self._address)
 
     def post(self, code: int, job: int, buffer: int, shares: int, kept: object) -> None:
         """Post a job: native code, and what it is called with. `kept` keeps all of this alive."""
         self._kept = kept
         self._code.post(self._address, code, job, buffer, shares)
-        self._wake()
-
-    def _wake(self) -> None:
-        # It is unlocked still if a job was withdrawn before this thread woke.
-        if self._wakes.locked():
-            self._wakes.release()
 
     def finish(self) -> None:
         """Return when the job is done, or withdrawn because this thread has not begun it."""
@@ -83,12 +86,17 @@ class HelperThread:
     def retire(self) -> None:
         """End this thread after the job that it may be running."""
         self._code.withdraw(self._address, 0)
-        self._is_retired = True
-        self._wake()
+        self._code.retire(self._address)
 
 
 _IDLE_THREADS: list[HelperThread] = []
 """The threads without a job."""
+
+
+def expect_helpers(count: int) -> None:
+    """Wake so many threads without a job, those that are taken first, because there will be one soon."""
+    for helper in _IDLE_THREADS[-count:]:
+        helper.expect()
 
 
 def take_helpers(count: int) -> list[HelperThread]:
@@ -119,47 +127,121 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_IDLE_THREADS.clear)
 
 
+class _Locks(NamedTuple):
+    """The functions of Python's C interface for locks."""
+
+    allocate: Callable[[], int]
+    acquire: Callable[[int, int], int]
+    free: Callable[[int], None]
+    addresses: tuple[int, int]
+    """Where native code finds the functions that acquire and release a lock."""
+
+
+@cache
+def _find_locks() -> _Locks:
+    python = ctypes.pythonapi
+    acquire, release = python.PyThread_acquire_lock, python.PyThread_release_lock
+    addresses = [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in (acquire, release)]
+    allocate = ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(("PyThread_allocate_lock", python))
+    free = ctypes.PYFUNCTYPE(None, ctypes.c_ssize_t)(("PyThread_free_lock", python))
+    try_acquire = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ssize_t, ctypes.c_int)(("PyThread_acquire_lock", python))
+    return _Locks(allocate, try_acquire, free, (addresses[0], addresses[1]))
+
+
 @cache
 def _compile_code() -> _NativeCode:
     text = jit.OwnText("helper threads", _write_code)
-    post, assist, withdraw = jit.compile_functions(text, "post", "assist", "withdraw")
-    numbers = [ctypes.c_int64] * len(WORDS)
-    return _NativeCode(
-        ctypes.CFUNCTYPE(None, *numbers)(post),
-        ctypes.CFUNCTYPE(None, ctypes.c_int64)(assist),
-        ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(withdraw),
-    )
+    address = ctypes.c_ssize_t
+    # Only those that wait release the GIL.
+    kinds = {
+        "serve": ctypes.CFUNCTYPE(None, address),
+        "expect": ctypes.PYFUNCTYPE(None, address),
+        "post": ctypes.PYFUNCTYPE(None, address, *[address for _ in JOB_WORDS]),
+        "withdraw": ctypes.CFUNCTYPE(address, address, address),
+        "retire": ctypes.PYFUNCTYPE(None, address),
+    }
+    functions = jit.compile_functions(text, *kinds)
+    return _NativeCode(*[kind(function) for kind, function in zip(kinds.values(), functions, strict=True)])
 
 
 def _write_code() -> str:
     """Return the LLVM module of the functions that change the state of a helper."""
     w = LlvmWriter()
     helper = w.name_value("%helper", "ptr")
-    words = [w.name_value(f"%{name}", "i64") for name in WORDS[1:]]
-    w.begin_function(f"void @post(ptr %helper, {', '.join(word.typed for word in words)})")
-    for k, word in enumerate(words, 1):
-        w.store(word, w.point_to("i64", helper, k))
-    w.emit_line(f"store atomic i64 {POSTED}, {helper.typed} release, align 8")
+    polls = w.name_value("%polls", "i64")
+    w.begin_function("void @serve(ptr %helper)")
+    # For ever, until this thread is retired.
+    with loop_over(0, w.as_value(1 << 62, "i64")):
+        w.call("i32", _load_function(helper, "acquire"), _load_word(helper, "lock", "ptr"), w.as_value(1, "i32"))
+        with leave_if(_load_shared(helper, "is_retired").is_nonzero()):
+            w.emit_return()
+        w.call_void("@await_post", helper, w.as_value(MAX_POLLS, "i64"))
+        with when_all(_write_exchange(helper, POSTED, RUNNING)):
+            arguments = [_load_word(helper, name, "ptr") for name in ("job", "buffer")]
+            w.call_void(_load_function(helper, "code"), *arguments, _load_word(helper, "shares", "i64"))
+            w.emit_line(f"store atomic i64 {IDLE}, {helper.typed} release, align 8")
     w.end_function()
 
-    w.begin_function("void @assist(ptr %helper)")
-    with when_all(_write_exchange(helper, POSTED, RUNNING)):
-        code, job, buffer, shares = (w.load("i64", w.point_to("i64", helper, k)) for k in range(1, len(WORDS)))
-        pointers = [word.convert("inttoptr", "ptr") for word in (code, job, buffer)]
-        w.call_void(pointers[0].text, *pointers[1:], shares)
-        w.emit_line(f"store atomic i64 {IDLE}, {helper.typed} release, align 8")
+    w.begin_function("void @await_post(ptr %helper, i64 %polls)")
+    with loop_over(0, polls):
+        with leave_unless(_load_shared(helper, "state").is_equal_to(EXPECTING)):
+            w.emit_return()
+        jit.write_pause(w)
+    _write_exchange(helper, EXPECTING, IDLE)
+    w.end_function()
+
+    w.begin_function("void @expect(ptr %helper)")
+    with when_all(_write_exchange(helper, IDLE, EXPECTING)):
+        _write_wake(helper)
+    w.end_function()
+
+    words = [w.name_value(f"%{name}", "i64") for name in JOB_WORDS]
+    w.begin_function(f"void @post(ptr %helper, {', '.join(word.typed for word in words)})")
+    for name, word in zip(JOB_WORDS, words, strict=True):
+        w.store(word, _point_to_word(helper, name))
+    before = w.emit_value("i64", f"atomicrmw xchg {helper.typed}, i64 {POSTED} acq_rel")
+    # A thread that expects a job has been woken.
+    with leave_if(before.is_equal_to(EXPECTING)):
+        w.emit_return()
+    _write_wake(helper)
     w.end_function()
 
     w.begin_function("i64 @withdraw(ptr %helper, i64 %polls)")
     with leave_if(_write_exchange(helper, POSTED, IDLE)):
         w.emit_return(w.as_value(1, "i64"))
-    with loop_over(0, w.name_value("%polls", "i64")):
-        state = w.emit_value("i64", f"load atomic i64, {helper.typed} acquire, align 8")
-        with leave_if(state.is_equal_to(IDLE)):
+    with loop_over(0, polls):
+        with leave_if(_load_shared(helper, "state").is_equal_to(IDLE)):
             w.emit_return(w.as_value(1, "i64"))
         jit.write_pause(w)
     w.end_function(w.as_value(0, "i64"))
+
+    w.begin_function("void @retire(ptr %helper)")
+    w.emit_line(f"store atomic i64 1, {_point_to_word(helper, 'is_retired').typed} release, align 8")
+    _write_wake(helper)
+    w.end_function()
     return w.format_module()
+
+
+def _point_to_word(helper: LlvmValue, name: str) -> LlvmValue:
+    return helper.writer.point_to("i64", helper, WORDS.index(name))
+
+
+def _load_word(helper: LlvmValue, name: str, kind: str) -> LlvmValue:
+    return helper.writer.load(kind, _point_to_word(helper, name))
+
+
+def _load_shared(helper: LlvmValue, name: str) -> LlvmValue:
+    """Write the load of a word that another thread may change."""
+    place = _point_to_word(helper, name)
+    return helper.writer.emit_value("i64", f"load atomic i64, {place.typed} acquire, align 8")
+
+
+def _load_function(helper: LlvmValue, name: str) -> str:
+    return _load_word(helper, name, "ptr").text
+
+
+def _write_wake(helper: LlvmValue) -> None:
+    helper.writer.call_void(_load_function(helper, "release"), _load_word(helper, "lock", "ptr"))
 
 
 def _write_exchange(helper: LlvmValue, before: int, after: int) -> LlvmValue:
