@@ -73,12 +73,14 @@ def read_setting(variable: str) -> str:
     ''
     """
     value = os.environ.get(variable, "")
+    if not value:
+        return value
     allowed = ALLOWED_VALUES[variable]
     takes_folder = variable in FOLDER_VARIABLES
     takes_count = variable in COUNT_VARIABLES
     is_folder = takes_folder and os.path.isabs(value)
     is_count = takes_count and value.isascii() and value.isdecimal() and int(value) > 0
-    if value and value not in allowed and not is_folder and not is_count:
+    if value not in allowed and not is_folder and not is_count:
         near = suggest_name(value, allowed)
         folder = " or the absolute path of a folder" if takes_folder else " or a larger number" if takes_count else ""
         raise SettingError(

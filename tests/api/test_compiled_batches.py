@@ -386,6 +386,7 @@ LIKE_THE_LAST: dict[str, tuple[Any, Any]] = {
 UNLIKE_THE_LAST: dict[str, tuple[Any, Any]] = {
     "one row": draw_pair(1, 1),
     "a number for all rows": (draw_pair(40, 1)[0], 2.5),
+    "a subclass of arrays": (draw_pair(40, 1)[0].view(np.recarray), draw_pair(40, 1)[1]),
     "whole numbers": (np.arange(40), draw_pair(40, 1)[1]),
     "short floats": (draw_pair(40, 1)[0].astype(np.float32), draw_pair(40, 1)[1]),
     "the other byte order": (draw_pair(40, 1)[0].astype(">f8"), draw_pair(40, 1)[1]),
@@ -419,13 +420,13 @@ def test_a_batch_after_another_gives_what_it_gives_alone(
 def test_a_number_for_all_rows_may_change_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = count_usual_batches(monkeypatch)
     fast, (xs, _) = wg.compile(smooth, argnums=(0, 1)), draw_pair(40)
-    for y in (1.0, -3.5, np.inf):
+    for y in (1.0, -3.5, np.inf, np.float64(2.0), 3):
         values, grads = fast.batch_value_and_grad(xs, y)
         wanted = wg.compile(smooth, argnums=(0, 1)).batch_value_and_grad(xs, y)
 
         np.testing.assert_array_equal((values, *grads), (wanted[0], *wanted[1]))
-    # Two of these are the batches to compare with, of functions compiled anew.
-    assert len(usual) == 1 + 3
+    # Besides those of functions compiled anew, the first, and those whose number is not a float.
+    assert len(usual) == 5 + 1 + 2
 
 
 @pytest.mark.parametrize("wanted", [0, 1, (0,), (0, 1)])
@@ -441,12 +442,23 @@ def test_a_batch_like_the_last_one_has_its_form(wanted: int | tuple[int, ...]) -
 def test_vectors_of_other_lengths_are_refused_after_a_batch() -> None:
     fast, (xs, ys) = wg.compile(smooth), draw_pair(40)
     fast.batch_value_and_grad(xs, ys)
-    with pytest.raises(ShapeError, match="must have the same length; got"):
-        fast.batch_value_and_grad(xs, ys[1:])
+    for length in (0, 1, 39):
+        with pytest.raises(ShapeError, match="must have the same length; got"):
+            fast.batch_value_and_grad(xs, ys[:length])
+        with pytest.raises(ShapeError, match="must have the same length; got"):
+            fast.batch_value_and_grad(xs[:length], ys)
     with pytest.raises(OperandError, match="with 2 axes"):
         fast.batch_value_and_grad(np.stack([xs, xs]), ys)
     with pytest.raises(TypeError):
         fast.batch_value_and_grad(xs)
+
+
+def test_a_batch_after_another_may_be_empty() -> None:
+    fast, (xs, ys) = wg.compile(smooth, argnums=(0, 1)), draw_pair(40)
+    fast.batch_value_and_grad(xs, ys)
+    values, grads = fast.batch_value_and_grad(xs[:0], ys[:0])
+
+    assert [column.shape for column in (values, *grads)] == [(0,)] * 3
 
 
 def test_changed_outside_state_is_noticed_after_a_batch_like_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.replay_engines import PointColumns, RowWorkers, allocate_columns
-from wiregrad.dtypes import FLOAT, count_with_noun
+from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import OperandError, ShapeError, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, flatten, unflatten
 from wiregrad.lazy import NamedTuple
@@ -47,7 +47,7 @@ class RowRecording(Protocol):
         None if there is no native code.
         """
 
-    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.PreparedBatch | None:
+    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.RepeatedColumns | None:
         """Return batches in which these inputs vary and the others do not, by the inputs that are wanted.
 
         None if there is no native code, or if a check may fail at some points.
@@ -182,19 +182,16 @@ class RepeatedBatch:
     It was answered by one recording without checks, which answers any numbers in the same places.
     """
 
-    __slots__ = ("_build_result", "_is_number", "_prepared", "_recording", "_results", "_targets", "_values")
+    __slots__ = ("_build_result", "_recording", "_results", "_rows", "_targets", "_values")
 
     def __init__(
         self,
-        is_number: Sequence[bool],
-        answer: BatchAnswer,
-        prepared: batch.PreparedBatch,
+        points: PointColumns,
         recording: RowRecording,
+        rows: batch.RepeatedColumns,
         build_result: BuildResult,
     ) -> None:
-        points = answer.points
-        self._is_number = is_number
-        self._prepared = prepared
+        self._rows = rows
         self._recording = recording
         self._values = len(points.values)
         self._results = self._values + len(points.grads or ())
@@ -202,34 +199,15 @@ class RepeatedBatch:
         """The numbers of the results that are computed: the others are constants."""
         self._build_result = build_result
 
-    def answer(self, args: Sequence[Any], threads: int | None) -> Any:
+    def answer(self, args: tuple[Any, ...], threads: int | None) -> Any:
         """Return what the batch returns; None if these are other arguments than those of the last batch."""
-        if len(args) != len(self._is_number):
+        read = self._rows.read(args, threads)
+        if read is None:
             return None
-        size = 0
-        vectors: list[NDArray[np.float64]] = []
-        numbers: list[float] = []
-        for arg, is_number in zip(args, self._is_number, strict=True):
-            if is_number:
-                if type(arg) is not float:
-                    return None
-                numbers.append(arg)
-                continue
-            if type(arg) is not np.ndarray or arg.dtype is not FLOAT.dtype or arg.ndim != 1:
-                return None
-            flags = arg.flags
-            if not flags.c_contiguous or not flags.aligned or size not in (0, len(arg)):
-                return None
-            size = len(arg)
-            vectors.append(arg)
-        # One row is answered by an ordinary call.
-        if size < 2:
-            return None
-        workers = self._prepared.expect_workers(size, threads)
-        results = allocate_columns(self._results, size)
-        self._prepared.run(vectors, numbers, [results[k] for k in self._targets], size, workers)
+        results = allocate_columns(self._results, read.size.points)
+        self._rows.run(read, tuple([results[k] for k in self._targets]))
         values, grads = results[: self._values], results[self._values :]
-        self._recording.finish_rows(values, None, size)
+        self._recording.finish_rows(values, None, read.size.points)
         return self._build_result(values, grads)
 
 
@@ -242,10 +220,9 @@ def repeat_batch(
         return None
     if any(type(arg) is not float and type(arg) is not np.ndarray for arg in args):
         return None
-    is_number = [type(arg) is float for arg in args]
     wanted = None if points.grads is None else points.wanted
-    prepared = recording.prepare_rows([not one for one in is_number], wanted)
-    return None if prepared is None else RepeatedBatch(is_number, answer, prepared, recording, build_result)
+    rows = recording.prepare_rows([type(arg) is np.ndarray for arg in args], wanted)
+    return None if rows is None else RepeatedBatch(points, recording, rows, build_result)
 
 
 def answer_batch(

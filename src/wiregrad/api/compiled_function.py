@@ -353,7 +353,7 @@ class RecordedVariant:
             self.finish_rows(points.values, rows, (points.size if rows is None else len(rows)) - len(failures))
         return failures
 
-    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.PreparedBatch | None:
+    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.RepeatedColumns | None:
         """Return batches in which these inputs vary and the others do not, by the inputs that are wanted.
 
         None if there is no native code, or if a check may fail at some points.

@@ -229,7 +229,7 @@ class RowReplay:
         expected = _expected_bytes(self._recording)
         return batch.run_columns(columns, reads, writes, points.size, rows, expected, threads)
 
-    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.PreparedBatch | None:
+    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.RepeatedColumns | None:
         """Return batches in which these inputs vary and the others do not, by the inputs that are wanted.
 
         None if there is no native code, or if a check may fail at some points.
@@ -240,7 +240,11 @@ class RowReplay:
         moving, fixed = (tuple([k for k, one in enumerate(varies) if one == kind]) for kind in (True, False))
         first = columns.program.inputs + columns.program.outputs
         targets = (*range(columns.program.inputs, first), *[first + k for k in wanted or ()])
-        return batch.PreparedBatch(columns, batch.BatchShape(moving, fixed, targets))
+        try:
+            return batch.RepeatedColumns(columns, batch.BatchShape(moving, fixed, targets), [not one for one in varies])
+        except NotNativeError:
+            # Native code cannot read the arguments in this Python.
+            return None
 
     def _find_row_program(self, wanted: tuple[int, ...] | None) -> batch.ColumnProgram | None:
         """Return the program for vectors of points; None if there is none."""
@@ -386,7 +390,7 @@ class NativeReplay:
         """Write the results at some points, or all, as `RowReplay` does."""
         return self._rows.run_rows(points, rows, threads)
 
-    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.PreparedBatch | None:
+    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.RepeatedColumns | None:
         """Return batches in which these inputs vary, as `RowReplay` does."""
         return self._rows.prepare_rows(varies, wanted)
 

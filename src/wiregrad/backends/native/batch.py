@@ -39,7 +39,12 @@ from numpy.typing import NDArray
 
 from wiregrad import settings
 from wiregrad.backends.native import jit
-from wiregrad.backends.native.builtin_calls import MAX_KEPT_RESULTS
+from wiregrad.backends.native.builtin_calls import (
+    CONTIGUOUS_AND_ALIGNED,
+    MAX_KEPT_RESULTS,
+    OWNED_AND_WRITEABLE,
+    compile_column_reader,
+)
 from wiregrad.backends.native.helper_threads import (
     HelperThread,
     expect_helpers,
@@ -99,6 +104,8 @@ PREFETCHED_POINTS = 256
 """How many points ahead the columns of a loop over groups of tiles are prefetched."""
 MIN_RECYCLED_BYTES = 1 << 17
 """Results of at least this size are recycled; the allocator of C keeps smaller ones at hand itself."""
+REUSED_FLAGS = CONTIGUOUS_AND_ALIGNED | OWNED_AND_WRITEABLE
+"""The flags of results that are recycled."""
 MAX_POOLED_BYTES = 1 << 28
 """How much memory is kept at most for the results of later batches, of all programs together."""
 SLICE_SECONDS = 0.01
@@ -165,9 +172,8 @@ class ResultPool:
 
     def _is_unchanged(self, array: NDArray[Any]) -> bool:
         """Return whether the caller has left shape, dtype and flags of a result as they were."""
-        flags = array.flags
         is_same = array.shape == self.shape and array.dtype == self.dtype
-        return is_same and flags.owndata and flags.writeable and flags.c_contiguous
+        return is_same and array.flags.num & REUSED_FLAGS == REUSED_FLAGS
 
     def keep_array(self, array: NDArray[Any]) -> None:
         """Keep an array that is given to the caller, to use it again later."""
@@ -307,10 +313,12 @@ def allocate_result(shape: tuple[int, ...], dtype: np.dtype[Any], number: int) -
     Several threads may call it: every operation on the pools is a single one of a list or dict, and a pool that gets
     lost is only memory that is not used again.
     """
-    if not can_recycle(shape, dtype) or prod(shape) * dtype.itemsize > MAX_POOLED_BYTES:
-        return np.empty(shape, dtype)
     key = (shape, dtype, number)
-    pool = _BATCH_POOLS.pop(key, None) or ResultPool(shape, dtype)
+    pool = _BATCH_POOLS.pop(key, None)
+    if pool is None:
+        if not can_recycle(shape, dtype) or prod(shape) * dtype.itemsize > MAX_POOLED_BYTES:
+            return np.empty(shape, dtype)
+        pool = ResultPool(shape, dtype)
     _BATCH_POOLS[key] = pool
     array = pool.reuse_array()
     if array is not None:
@@ -352,8 +360,8 @@ def run_batch(
         columns = writes.columns + more.columns
         writes = _Moves(np.concatenate([writes.table, more.table]), columns, writes.is_dense and more.is_dense)
     plan = _BatchPlan(program, _move_table(program, 0, table), writes)
-    workers = _count_workers(program, len(table), threads)
-    _run_job(_BatchJob(plan, len(table), workers, arrays=(table, values, gradients)))
+    size = BatchSize.choose(program, len(table), threads)
+    _run_job(_BatchJob(plan, size, arrays=(table, values, gradients)))
     return values, gradients
 
 
@@ -374,15 +382,14 @@ def run_columns(
     moving = [(entry, column) for entry, column in reads if column.ndim]
     fixed = [(entry, number.item()) for entry, number in reads if not number.ndim]
     program = columns.program
-    size = count if rows is None else len(rows)
-    workers = _count_workers(program, size, threads)
+    size = BatchSize.choose(program, count if rows is None else len(rows), threads)
     if rows is None and all(column.flags.c_contiguous for _, column in (*moving, *writes)):
-        entries, targets = (tuple([entry for entry, _ in moves]) for moves in (moving, writes))
-        prepared = PreparedBatch(columns, BatchShape(entries, tuple([entry for entry, _ in fixed]), targets, expected))
-        vectors, results = ([column for _, column in moves] for moves in (moving, writes))
-        return prepared.run(vectors, [number for _, number in fixed], results, count, workers)
+        sources, numbers, targets = (tuple([entry for entry, _ in moves]) for moves in (moving, fixed, writes))
+        prepared = PreparedBatch(columns, BatchShape(sources, numbers, targets, expected))
+        addresses = [_find_address(column) for _, column in (*moving, *writes)]
+        return prepared.run(addresses, [number for _, number in fixed], size, (reads, writes))
     plan = _BatchPlan(program, _move_columns(program, moving), _move_columns(program, writes), expected)
-    job = _BatchJob(plan, size, workers, rows=rows, arrays=(reads, writes))
+    job = _BatchJob(plan, size, rows=rows, arrays=(reads, writes))
     job.fixed = fixed
     _run_job(job)
     return job.find_failures()
@@ -461,14 +468,6 @@ def _split_columns(count: int, lanes: int) -> Iterator[tuple[int, int]]:
     if end < count:
         width = 1 << (count - end - 1).bit_length()
         yield count - width, width
-
-
-def _count_workers(program: NativeProgram, count: int, threads: int | None) -> int:
-    """Return how many threads a batch of so many points runs in."""
-    most = -(-count // program.real.lanes) // MIN_TILES_PER_THREAD
-    if most < 2 or threads == 1:
-        return 1
-    return min(most, count_threads() if threads is None else min(threads, count_max_threads()))
 
 
 def _run_job(job: _BatchJob) -> None:
@@ -568,8 +567,8 @@ class _BatchPlan:
         begins = len(_JOB_WORDS) + MOVE_WORDS * np.arange(len(reads.table) + len(writes.table))
         self.places = np.array([_WORD_NUMBERS[name] for name in _VARIABLE_WORDS], np.intp)
         """The numbers of the words that differ by batch."""
-        self.column_places = np.append(self.places, begins + 1)
-        """The same with the addresses of all columns."""
+        self.column_places = begins + 1
+        """The numbers of the words that are addresses of columns."""
         self.offsets = [self.words.itemsize * (len(_JOB_WORDS) + MOVE_WORDS * k) for k in (0, len(reads.table))]
         """Where the moves begin, in bytes."""
 
@@ -583,17 +582,15 @@ class _BatchJob:
     def __init__(
         self,
         plan: _BatchPlan,
-        count: int,
-        workers: int,
-        columns: Sequence[int] = (),
+        size: BatchSize,
+        columns: Sequence[int] | NDArray[np.int64] = (),
         *,
         rows: NDArray[np.intp] | None = None,
         arrays: object,
     ) -> None:
         """Describe a batch; `columns` are the addresses of all columns, unless they are those of the plan."""
         self._plan = plan
-        self._count = count
-        self.workers = workers
+        self._count, self.workers = count, workers = size
         lanes = plan.program.real.lanes
         answers = _make_answers(count, lanes) if plan.check_count else _NO_ANSWERS
         self._holds = answers[:count]
@@ -610,9 +607,10 @@ class _BatchJob:
         self._words = plan.words.copy()
         self._address = _find_address(self._words)
         moves = [self._address + offset for offset in plan.offsets]
-        places = plan.column_places if columns else plan.places
         addresses = (0 if rows is None else _find_address(rows), _find_address(answers))
-        self._words[places] = [*moves, *addresses, rows is None, share * lanes, count, *columns]
+        self._words[plan.places] = [*moves, *addresses, rows is None, share * lanes, count]
+        if len(columns):
+            self._words[plan.column_places] = columns
         self._arrays = (rows, answers, arrays)
         self.fixed: Sequence[tuple[int, float]] = ()
         """The inputs that are the same at all points."""
@@ -621,10 +619,10 @@ class _BatchJob:
         """Use a loop over groups of whole tiles; 0 for none."""
         self._words[_WORD_NUMBERS["kernel"]] = address
 
-    def align_lines(self, targets: Sequence[int]) -> bool:
+    def align_lines(self, targets: Sequence[int] | NDArray[np.int64]) -> bool:
         """Begin the tiles where the cache lines of all results begin; return whether there is such a point."""
         real = self._plan.program.real
-        distances = {-address % LINE_BYTES for address in targets}
+        distances = {-address % LINE_BYTES for address in np.asarray(targets).tolist()}
         if real.total_bytes != LINE_BYTES or len(distances) != 1:
             return False
         distance = distances.pop()
@@ -769,32 +767,79 @@ class PreparedBatch:
         self._shape = shape
         self._plan = columns.find_plan(shape)
 
-    def expect_workers(self, count: int, threads: int | None) -> int:
-        """Return how many threads a batch of so many points runs in, and wake them."""
-        workers = _count_workers(self._plan.program, count, threads)
-        if workers > 1:
-            expect_helpers(workers - 1)
-        return workers
-
     def run(
-        self,
-        vectors: Sequence[NDArray[np.floating]],
-        numbers: Sequence[float],
-        results: Sequence[NDArray[np.floating]],
-        count: int,
-        workers: int,
+        self, addresses: Sequence[int] | NDArray[np.int64], numbers: Sequence[float], size: BatchSize, arrays: object
     ) -> NDArray[np.intp]:
-        """Run the program on vectors and the numbers that are fixed; return the points whose results do not count."""
+        """Run the program on columns, those of inputs first; return the points whose results do not count.
+
+        `numbers` are the inputs that are the same at all points; `arrays` is what the addresses point to.
+        """
         shape, plan = self._shape, self._plan
-        addresses = [_find_address(column) for column in (*vectors, *results)]
-        job = _BatchJob(plan, count, workers, addresses, arrays=(vectors, results, self._columns))
+        job = _BatchJob(plan, size, addresses, arrays=(arrays, self._columns))
         job.fixed = list(zip(shape.fixed, numbers, strict=True))
-        is_large = count * len(addresses) * plan.program.real.item_bytes >= MIN_STREAMED_BYTES
-        streams = is_large and job.align_lines(addresses[len(vectors) :])
+        is_large = size.points * len(addresses) * plan.program.real.item_bytes >= MIN_STREAMED_BYTES
+        streams = is_large and job.align_lines(addresses[len(shape.moving) :])
         kernel = KernelKey(shape.moving, shape.targets, plan.check_count, streams)
-        job.use_kernel(self._columns.choose_kernel(kernel, count))
+        job.use_kernel(self._columns.choose_kernel(kernel, size.points))
         _run_job(job)
         return job.find_failures()
+
+
+class RepeatedColumns:
+    """Batches of one shape whose arguments are vectors and floats; native code reads them."""
+
+    def __init__(self, columns: ColumnProgram, shape: BatchShape, is_number: Sequence[bool]) -> None:
+        self._prepared = PreparedBatch(columns, shape)
+        self._program = columns.program
+        self._read = compile_column_reader()
+        self._kinds = np.array(is_number, np.int64)
+        self._result_kinds = np.zeros(len(shape.targets), np.int64)
+        self._moving = len(shape.moving)
+
+    def read(self, args: tuple[Any, ...], threads: int | None) -> ReadArguments | None:
+        """Read the arguments of a batch, and wake its threads; None if they are not of these kinds."""
+        addresses = np.empty(self._moving + len(self._result_kinds), np.int64)
+        numbers = np.empty(len(args))
+        count = self._read(args, self._kinds, addresses, numbers, 0)
+        # One row is answered by an ordinary call.
+        if count < 2:
+            return None
+        size = BatchSize.choose(self._program, count, threads)
+        if size.workers > 1:
+            expect_helpers(size.workers - 1)
+        return ReadArguments(size, addresses, numbers, args)
+
+    def run(self, read: ReadArguments, results: tuple[NDArray[np.float64], ...]) -> None:
+        """Run the program on arguments that were read, and write vectors of results."""
+        numbers = read.numbers.tolist()[: len(read.args) - self._moving]
+        self._read(results, self._result_kinds, read.addresses, read.numbers, self._moving)
+        self._prepared.run(read.addresses, numbers, read.size, (read.args, results))
+
+
+class BatchSize(NamedTuple):
+    """The number of points of a batch, and of threads that it runs in."""
+
+    points: int
+    workers: int
+
+    @staticmethod
+    def choose(program: NativeProgram, count: int, threads: int | None) -> BatchSize:
+        """Choose how many threads a batch of so many points runs in, at most `threads`."""
+        most = -(-count // program.real.lanes) // MIN_TILES_PER_THREAD
+        if most < 2 or threads == 1:
+            return BatchSize(count, 1)
+        return BatchSize(count, min(most, count_threads() if threads is None else min(threads, count_max_threads())))
+
+
+class ReadArguments(NamedTuple):
+    """The arguments of a batch as native code takes them."""
+
+    size: BatchSize
+    addresses: NDArray[np.int64]
+    """Where vectors are: those of the arguments, and room for those of the results."""
+    numbers: NDArray[np.float64]
+    """The floats."""
+    args: tuple[Any, ...]
 
 
 class _TileAccess(SlotAccess):

@@ -36,6 +36,7 @@ from wiregrad.backends.native.llvm_writer import (
     LlvmValue,
     LlvmWriter,
     RealType,
+    allocate_variable,
     format_pointer,
     leave_if,
     leave_unless,
@@ -653,6 +654,67 @@ def compile_replay_function() -> int:
     return jit.compile_functions(_write_replay_function(), "replay")[0]
 
 
+@cache
+def compile_column_reader() -> Callable[..., int]:
+    """Return `read(items, kinds, addresses, numbers, first)`, which reads a tuple of vectors and floats of a batch.
+
+    `kinds` has a 0 for each vector and a 1 for each float. It writes the addresses of the vectors, from entry `first`
+    on, and the floats, and returns the length of the vectors; -1 if an item is not exactly a contiguous vector of
+    float64 or a float, or if lengths differ.
+
+    >>> read, addresses, numbers = compile_column_reader(), np.zeros(2, np.int64), np.zeros(1)
+    >>> vector = np.ones(3)
+    >>> read((vector, 0.5, vector), np.array([0, 1, 0]), addresses, numbers, 0)
+    3
+    >>> bool((addresses == vector.ctypes.data).all()), numbers
+    (True, array([0.5]))
+    >>> read((vector, 1, vector), np.array([0, 1, 0]), addresses, numbers, 0)
+    -1
+    """
+    check_python()
+    thing = ctypes.py_object
+    kind = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, thing, thing, thing, thing, ctypes.c_ssize_t)
+    return kind(jit.compile_functions(_write_column_reader(), "read_columns")[0])
+
+
+def _write_column_reader() -> str:
+    """Return the LLVM module of the function that reads the columns of a batch."""
+    w = LlvmWriter()
+    real = RealType("double")
+    items, kinds, addresses, numbers, first = _begin(
+        w, "i64 @read_columns", items="ptr", kinds="ptr", addresses="ptr", numbers="ptr", first="i64"
+    )
+    length, vectors, floats = (allocate_variable(w) for _ in range(3))
+    none = w.as_value(-1, "i64")
+    for variable, start in ((length, none), (vectors, first), (floats, 0)):
+        variable.store(start)
+    count = _call_python(w, "PyTuple_Size", items)
+    with leave_unless(count.is_equal_to(_load_length(kinds))):
+        w.emit_return(none)
+    with loop_over(0, count) as k:
+        item = _call_python(w, "PyTuple_GetItem", items, k)
+        is_float = w.load("i64", w.point_to("i64", _load_data(kinds), k)).is_nonzero()
+        with when_all(is_float):
+            with leave_unless(_is_exactly(item, float)):
+                w.emit_return(none)
+            number = _call_python(w, "PyFloat_AsDouble", item)
+            w.store(number, w.point_to(real.name, _load_data(numbers), floats.load()))
+            floats.store(floats.load() + 1)
+        with when_all(is_float ^ 1):
+            with leave_unless(_is_exactly(item, np.ndarray)):
+                w.emit_return(none)
+            with leave_unless(_is_plain_vector(item, real)):
+                w.emit_return(none)
+            known, size = length.load(), _load_length(item)
+            with leave_unless(known.is_equal_to(none) | known.is_equal_to(size)):
+                w.emit_return(none)
+            length.store(size)
+            w.store(_load_data(item), w.point_to("ptr", _load_data(addresses), vectors.load()))
+            vectors.store(vectors.load() + 1)
+    w.end_function(length.load())
+    return w.format_module()
+
+
 def _write_call_functions(dtype: np.dtype[np.floating]) -> str:
     w = LlvmWriter()
     real = RealType("double" if dtype.itemsize == 8 else "float")
@@ -780,18 +842,30 @@ def _write_take_items(w: LlvmWriter, real: RealType) -> None:
 def _write_take_array(w: LlvmWriter, real: RealType) -> None:
     """Write the function that takes inputs from a contiguous vector of the same type of real."""
     array, buffer, n = _begin(w, "internal i1 @take_array", array="ptr", buffer="ptr", n="i64")
-    at = {name: w.point_to("i8", array, OBJECT_HEAD_BYTES + offset) for name, offset in NDARRAY_OFFSETS.items()}
-    dtype = w.name_value(format_pointer(id(np.dtype(real.dtype.type))), "ptr")
-    is_vector = w.load("i32", at["nd"]).is_equal_to(1)
-    is_plain = (w.load("i32", at["flags"]) & CONTIGUOUS_AND_ALIGNED).is_equal_to(CONTIGUOUS_AND_ALIGNED)
-    is_same_type = w.load("ptr", at["descr"]).compare("eq", dtype)
-    with leave_unless(is_vector & is_plain & is_same_type):
+    with leave_unless(_is_plain_vector(array, real)):
         _return_false(w)
-    length = w.load("i64", w.load("ptr", at["dimensions"]))
-    with leave_unless(length.is_equal_to(n)):
+    with leave_unless(_load_length(array).is_equal_to(n)):
         _return_false(w)
-    _copy_bytes(buffer, w.load("ptr", at["data"]), n, real.item_bytes)
+    _copy_bytes(buffer, _load_data(array), n, real.item_bytes)
     w.end_function(w.as_value(True, "i1"))
+
+
+def _is_plain_vector(array: LlvmValue, real: RealType) -> LlvmValue:
+    """Write whether an array is a contiguous, aligned vector of a type of real."""
+    w = array.writer
+    dtype = w.name_value(format_pointer(id(np.dtype(real.dtype.type))), "ptr")
+    is_vector = w.load("i32", _array_field(array, "nd")).is_equal_to(1)
+    flags = w.load("i32", _array_field(array, "flags"))
+    is_plain = (flags & CONTIGUOUS_AND_ALIGNED).is_equal_to(CONTIGUOUS_AND_ALIGNED)
+    return is_vector & is_plain & w.load("ptr", _array_field(array, "descr")).compare("eq", dtype)
+
+
+def _load_length(vector: LlvmValue) -> LlvmValue:
+    return vector.writer.load("i64", vector.writer.load("ptr", _array_field(vector, "dimensions")))
+
+
+def _load_data(array: LlvmValue) -> LlvmValue:
+    return array.writer.load("ptr", _array_field(array, "data"))
 
 
 def _write_take_vector(w: LlvmWriter) -> None:
@@ -950,7 +1024,7 @@ def _write_store_gradient(w: LlvmWriter, real: RealType) -> None:
     )
     n = _load_field(fields, CallFields, "inputs")
     with leave_if(_is_null(keywords)):
-        data = w.load("ptr", w.point_to("i8", gradient, OBJECT_HEAD_BYTES + NDARRAY_OFFSETS["data"]))
+        data = _load_data(gradient)
         _copy_bytes(data, slopes, n, real.item_bytes)
         w.emit_return(w.as_value(True, "i1"))
     names = _load_field(fields, CallFields, "names")
@@ -996,7 +1070,7 @@ def _write_outputs(w: LlvmWriter, real: RealType) -> None:
     with leave_if(_is_null(outputs)):
         _release(array)
         w.emit_return(w.call("ptr", "@ask_slow", *call))
-    data = w.load("ptr", w.point_to("i8", array, OBJECT_HEAD_BYTES + NDARRAY_OFFSETS["data"]))
+    data = _load_data(array)
     _copy_bytes(data, outputs, count, real.item_bytes)
     w.end_function(array)
 
