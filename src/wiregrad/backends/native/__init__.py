@@ -9,7 +9,8 @@ these modules in order:
 - `StencilLibrary` of `tiers`: the first tier. LLVM compiles each kind of step once; a program is made of copies, end to
   end.
 - `LlvmProgram` of `tiers`: the second tier. LLVM compiles all steps of one circuit together.
-- `batch` runs a program on many points; `builtin_calls` makes CPython builtins of it.
+- `batch` runs a program on many points, with the threads of `helper_threads`; `builtin_calls` makes CPython builtins
+  of it.
 
 All LLVM text is written with `LlvmWriter` (`llvm_writer`), and compiled for this processor by `jit`, which keeps the
 machine code in a folder for later processes (`code_cache`). `vector_math`

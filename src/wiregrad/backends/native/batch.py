@@ -2,14 +2,15 @@
 
 A tile has as many points as a vector has lanes. Every tile runs the same code, the last one with its last point
 repeated, and no lane depends on another. So the result at a point is the same in every batch and for every number of
-threads. Threads run without the GIL.
+threads. Threads run without the GIL, on one description of the batch (`_JOB_WORDS`), of which each takes shares.
 
 Numbers are moved between columns and the working buffer (`BufferMove`): a column has an address and a stride, so a
 table of rows is columns too. Neighbouring columns of a table move together: blocks of rows are read as vectors, and
 transposed in registers (`_BlockTile`). `run_columns` can be limited to some of the points, and says where the last
 outputs of the program do not have the bits that they should have. Programs that have run on many points get a loop of
 their own (`ColumnProgram`): LLVM compiles all steps of several tiles into one function, without a buffer in between.
-The bits are the same, except for the sign of a NaN.
+The bits are the same, except for the sign of a NaN. What batches of one shape have in common is planned once
+(`PreparedBatch`), and batches whose arguments have the same form again are read by native code (`RepeatedColumns`).
 
 Large results use memory of earlier ones again, once nobody refers to them (`ResultPool`): fresh memory takes longer
 than a short program, because the system clears every page of it.
