@@ -382,6 +382,7 @@ CIRCUIT_HABITS: dict[str, str] = {
     **dict.fromkeys(("grad", "gradients", "backward", "value_and_grad"), "write circuit.run(x).grads"),
     **dict.fromkeys(("eval", "evaluate", "forward", "subs"), "write circuit(x)"),
     **dict.fromkeys(("plot", "draw", "show"), "write circuit.to_svg() or circuit.explore"),
+    **dict.fromkeys(("to_png", "to_pdf", "savefig"), "pictures are SVG, which browsers open; write circuit.to_svg()"),
     **dict.fromkeys(("variables", "leaves", "parameters"), "write circuit.inputs"),
     "diff": "write circuit.backward_circuit()",
     "to_code": "write circuit.to_python()",
@@ -391,6 +392,7 @@ RUN_HABITS: dict[str, str] = {
     **dict.fromkeys(("value", "result", "data", "item"), "write run.output"),
     "backward": "it has run backward already; write run.grads",
     **dict.fromkeys(("plot", "draw", "show", "svg"), "write run.to_svg() or run.explore"),
+    **dict.fromkeys(("to_png", "to_pdf", "savefig"), "pictures are SVG, which browsers open; write run.to_svg()"),
 }
 NODE_HABITS: dict[str, str] = {
     "gradient": "write node.grad",

@@ -121,6 +121,8 @@ class Optimizer:
         if not parameters or any(not isinstance(value, wg.Value) for value in parameters.values()):
             others = [value for value in parameters.values() if not isinstance(value, wg.Value)]
             got = f"; got {short_repr(others[0])}" if others else ""
+            if others and isinstance(others[0], str):
+                got += ": a list or iterator of that dict has only its names, so pass the dict, or its values()"
             raise InputError(f"{type(self).__name__} takes one wg.Value or more, such as model.parameters(){got}")
         names = []
         known = {id(value): name for name, value in self.parameters.items()}

@@ -303,6 +303,8 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "betas": (lambda: optim.Adam(W, betas=(0.9, 1.0)), InputError, "less than 1"),
     "nesterov": (lambda: optim.SGD(W, nesterov=True), InputError, "nesterov needs momentum"),
     "arrays": (lambda: optim.SGD({"w": np.ones(2)}), InputError, "takes one wg.Value or more"),
+    "names": (lambda: optim.SGD(list(W)), InputError, "got 'w': a list or iterator of that dict has only its names"),
+    "iterator": (lambda: optim.Adam(iter(W)), InputError, "so pass the dict, or its values()"),
     "nothing": (lambda: optim.SGD([]), InputError, "takes one wg.Value or more"),
     "setting": (lambda: optim.SGD([{"params": W, "rate": 1.0}]), InputError, "SGD has no setting 'rate'; it has lr"),
     "model": (lambda: optim.SGD(make_model()[0]), InputError, "takes model.parameters(); got Linear"),
