@@ -303,7 +303,7 @@ def test_habits_of_pytorch_that_mean_the_same_here_work(
 
 @pytest.mark.parametrize("name", ["grad", "value_and_grad", "jacobian", "hessian", "compile", "vmap", "run", "trace"])
 def test_a_formula_in_place_of_a_function_leads_to_circuits(name: str) -> None:
-    message = "a transform takes a function; got the text 'x * y': for a formula write wg.circuit"
+    message = "a transform takes a function; got 'x * y': for a formula write wg.circuit"
     with pytest.raises(OperandError, match=f"^{re.escape(message)}$"):
         getattr(wg, name)("x * y")
 

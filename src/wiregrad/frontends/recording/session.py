@@ -718,7 +718,7 @@ def function_name(f: object) -> str:
 def check_callable(f: object) -> None:
     """Raise unless a transform was given a function."""
     if isinstance(f, str):
-        raise OperandError(f"a transform takes a function; got the text {short_repr(f)}: for a formula write wg.circuit")
+        raise OperandError(f"a transform takes a function; got {short_repr(f)}: for a formula write wg.circuit")
     if not callable(f):
         raise OperandError(f"a transform takes a function; got {short_repr(f)}: write wg.grad(f)(x), not wg.grad(f(x))")
 
