@@ -694,6 +694,38 @@ def test_what_changes_outside_is_seen(make: Callable[[], tuple[Any, Any]]) -> No
     assert fast.info.records == 2
 
 
+MEASURED = 0.0
+
+
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_each_new_state_outside_is_recorded_as_long_as_replays_pay(
+    in_batches: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = wg.compile(lambda p: (p - MEASURED) ** 2 * np.exp(p))
+    points = np.linspace(0.0, 1.0, 20_000 if in_batches else 3_000)
+    for measured in range(8):
+        monkeypatch.setitem(globals(), "MEASURED", float(measured))
+        if in_batches:
+            values, _ = fast.batch_value_and_grad(points)
+        else:
+            values = np.array([fast.value_and_grad(point)[0] for point in points.tolist()])
+
+        np.testing.assert_allclose(values, (points - measured) ** 2 * np.exp(points), rtol=1e-14)
+    # The time of a plain call is measured once before a further recording.
+    assert fast.info.records == 8
+    assert sum(count for _, count in fast.info.fallbacks) <= 2
+
+
+def test_state_outside_that_differs_in_each_call_is_not_recorded_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = wg.compile(lambda p: (p - MEASURED) ** 2)
+    for measured in range(200):
+        monkeypatch.setitem(globals(), "MEASURED", float(measured))
+
+        assert fast.value_and_grad(1.0) == ((1.0 - measured) ** 2, 2.0 * (1.0 - measured))
+    assert fast.info.records < 10
+    assert [why for why, _ in fast.info.fallbacks] == [compiled_function.UNPROFITABLE]
+
+
 def test_what_a_method_of_an_object_from_outside_uses_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     thing = Settings()
     fast = wg.compile(lambda x: 1.0 * thing.helped(x))

@@ -505,6 +505,48 @@ def test_a_recording_with_checks_is_looked_for_again_in_each_batch() -> None:
     np.testing.assert_array_equal(values, [plain(x, y)[0] for x, y in zip(xs.tolist(), ys.tolist(), strict=True)])
 
 
+@pytest.mark.parametrize("question", ["batch", "batch_value_and_grad", "batch_jacobian"])
+def test_a_masked_array_is_refused_because_its_mask_would_be_lost(question: str) -> None:
+    fast, (xs, ys) = wg.compile(smooth), draw_pair(3)
+    masked = np.ma.masked_array(xs, [0, 1, 0])
+    for _ in range(2):
+        with pytest.raises(OperandError, match="a masked array, whose mask would be lost; fill it first"):
+            getattr(fast, question)(masked, ys)
+        getattr(fast, question)(xs, ys)
+
+
+@pytest.mark.parametrize("question", ["batch", "batch_value_and_grad", "batch_jacobian"])
+@pytest.mark.parametrize("make", [list, tuple])
+def test_a_list_beside_vectors_is_named_where_the_function_cannot_take_it(make: Any, question: str) -> None:
+    fast, (xs, ys) = wg.compile(lambda x, y: x * y), draw_pair(3)
+    with pytest.raises(TypeError) as caught:
+        getattr(fast, question)(ys, make(xs.tolist()))
+    (note,) = caught.value.__notes__
+
+    assert note == (
+        f"in this batch, argument 1 is a {make.__name__} of 3 numbers, which the function gets as it is; "
+        "a vector is an array: np.array([1.0, 2.0])"
+    )
+
+
+def test_a_list_that_the_function_takes_is_the_same_for_all_rows() -> None:
+    fast, (xs, _) = wg.compile(lambda p, x: p[0] * x + p[1]), draw_pair(3)
+
+    assert (fast.batch([2.0, 1.0], xs) == 2.0 * xs + 1.0).all()
+
+
+@pytest.mark.parametrize("question", ["batch", "batch_value_and_grad", "batch_jacobian"])
+@pytest.mark.parametrize(("name", "near"), [("y", ""), ("thread", "; did you mean threads?"), ("reduce", "")])
+def test_batches_take_arguments_by_position(name: str, near: str, question: str) -> None:
+    xs, ys = draw_pair(3)
+    with pytest.raises(OperandError) as caught:
+        getattr(wg.compile(smooth), question)(xs, **{name: ys})
+    message = str(caught.value)
+
+    assert message.startswith(f"a batch of smooth takes its arguments by position; got {name}=; its options are ")
+    assert message.endswith(f"progress{near}")
+
+
 @pytest.mark.parametrize("threads", [0, -1, 2.5, "2", True])
 @pytest.mark.parametrize("question", ["batch", "batch_value_and_grad", "batch_jacobian"])
 def test_threads_of_a_batch_are_a_number_of_at_least_1(threads: Any, question: str) -> None:

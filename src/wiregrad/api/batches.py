@@ -9,7 +9,7 @@ native code, is answered call by call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from wiregrad.backends.replay_engines import PointColumns, RowWorkers, allocate_columns
 from wiregrad.dtypes import count_with_noun
-from wiregrad.errors import OperandError, ShapeError, short_repr
-from wiregrad.frontends.recording.arguments import ContainerTree, flatten, unflatten
+from wiregrad.errors import OperandError, ShapeError, short_repr, suggest_name
+from wiregrad.frontends.recording.arguments import ContainerTree, flatten, refuse_subclass, unflatten
+from wiregrad.frontends.recording.session import function_name
 from wiregrad.lazy import NamedTuple
 
 if TYPE_CHECKING:
@@ -112,6 +113,22 @@ class PointTable:
             raise ShapeError(f"the vectors of a batch must have the same length; got {', '.join(map(str, lengths))}")
         self.count = lengths.pop()
 
+    @contextmanager
+    def explain_lists(self) -> Iterator[None]:
+        """Add to errors of the function which arguments it got as lists of numbers, because they are no vectors."""
+        try:
+            yield
+        except TypeError as error:
+            for position, tree in enumerate(self._trees):
+                columns = [self.columns[k] for k in self.number_inputs(position)]
+                if tree.kind in (list, tuple) and not any(column.ndim for column in columns):
+                    numbers = f"{tree.kind.__name__} of {count_with_noun(len(columns), 'number')}"
+                    error.add_note(
+                        f"in this batch, argument {position} is a {numbers}, which the function gets as it is; "
+                        "a vector is an array: np.array([1.0, 2.0])"
+                    )
+            raise
+
     def row_arguments(self, row: int) -> tuple[Any, ...]:
         """Return the arguments of one call."""
         numbers = iter([(column[row] if column.ndim else column).item() for column in self.columns])
@@ -135,6 +152,7 @@ class PointTable:
 def _read_column(leaf: object) -> NDArray[np.float64]:
     if type(leaf) is float:
         return np.array(leaf)
+    refuse_subclass(leaf, "a vector of a batch")
     column = np.asarray(leaf)
     if column.ndim == 1 and column.dtype == np.float64 and column.flags.c_contiguous and column.flags.aligned:
         return column
@@ -149,6 +167,20 @@ def _read_column(leaf: object) -> NDArray[np.float64]:
     numbers = np.require(column, np.float64, ["ALIGNED"])
     # Native code steps from number to number.
     return numbers if not any(stride % numbers.itemsize for stride in numbers.strides) else numbers.copy()
+
+
+BATCH_OPTIONS = ("threads", "out", "executor", "chunk_size", "progress")
+"""What batches take by keyword."""
+
+
+def refuse_keywords(f: Callable[..., Any], keywords: Mapping[str, object]) -> None:
+    """Raise if a batch was called with keywords that are none of its options."""
+    for name in keywords:
+        near = suggest_name(name, BATCH_OPTIONS)
+        raise OperandError(
+            f"a batch of {function_name(f)} takes its arguments by position; got {name}=; its options are "
+            f"{', '.join(BATCH_OPTIONS)}{near}"
+        )
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from itertools import accumulate
 from operator import itemgetter
 from os.path import basename
 from types import CodeType, MethodType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from wiregrad.api.batches import (
     answer_batch,
     make_columns,
     open_workers,
+    refuse_keywords,
     repeat_batch,
     require_real,
 )
@@ -128,7 +129,8 @@ PLAIN_SHARE = 0.02
 NEEDED_GAIN = 1.5
 """How much more than recordings took, the next one included, replays must have saved; both are estimates."""
 UNPROFITABLE = (
-    "its branches, or the whole numbers in its arguments, vary so much that recording costs more than replaying saves"
+    "its branches, the whole numbers in its arguments, or what it reads from outside, vary so much that recording "
+    "costs more than replaying saves"
 )
 OTHER_WHOLE_NUMBERS = (
     "first call with these whole numbers in the arguments; pass those that change as arrays, or as floats"
@@ -797,6 +799,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._derived: dict[str, CompiledFunction[..., Any]] = {}
         """The compiled Jacobian and Hessian."""
         self._budget = RecordingBudget()
+        self._dropped_hits = 0
+        """How often recordings were replayed that were dropped after a change of outside state."""
         self._replace_cache()
         for quick in self._quick_calls.values():
             quick.hits = quick.skips = quick.skipped = quick.plain_misses = 0
@@ -1025,6 +1029,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         executor: object = None,
         chunk_size: int | None = None,
         progress: bool = False,
+        **keywords: Never,
     ) -> Any:
         """Return the function's results at many points; each number of a call is a vector here, one entry per point.
 
@@ -1041,6 +1046,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         >>> compile(lambda x: {"sum": x + 1.0, "product": 2.0 * x}).batch(np.array([0.5, 3.0]))
         {'sum': array([1.5, 4. ]), 'product': array([1., 6.])}
         """
+        refuse_keywords(self._f, keywords)
         check_threads(threads)
         runs_here = executor is None and chunk_size is None and not progress
         if runs_here and out is None:
@@ -1053,7 +1059,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if not table.count:
             count, results.tree = self._find_result_structure(table.sample_arguments())
             return results.build_like(make_columns(self, table, count, None, outputs).values, tree)
-        with open_workers(executor, chunk_size, progress) as workers:
+        with open_workers(executor, chunk_size, progress) as workers, table.explain_lists():
             answer = answer_batch(
                 self, table, results.ask, wanted=None, threads=threads, outputs=outputs, workers=workers
             )
@@ -1101,6 +1107,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         executor: object = None,
         chunk_size: int | None = None,
         progress: bool = False,
+        **keywords: Never,
     ) -> Any:
         """Return what `jacobian` returns at many points, with a vector in place of each number, one entry per point.
 
@@ -1110,6 +1117,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         >>> turn.batch_jacobian([np.array([2.0, 3.0]), np.array([5.0, 7.0])])
         [[array([5., 7.]), array([2., 3.])], [array([1., 1.]), array([-1., -1.])]]
         """
+        refuse_keywords(self._f, keywords)
         derivatives = self._derive("jacobian", jacobian)
         return derivatives.batch(
             *args, threads=threads, out=out, executor=executor, chunk_size=chunk_size, progress=progress
@@ -1124,6 +1132,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         executor: object = None,
         chunk_size: int | None = None,
         progress: bool = False,
+        **keywords: Never,
     ) -> tuple[NDArray[np.float64], Any]:
         """Return the results at many points, and the gradients there by the selected arguments, as vectors.
 
@@ -1135,6 +1144,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         >>> compile(huber).batch_value_and_grad(np.array([0.5, 3.0, -2.0]), 1.0)
         (array([0.125, 2.5  , 1.5  ]), array([ 0.5,  1. , -1. ]))
         """
+        refuse_keywords(self._f, keywords)
         check_threads(threads)
         runs_here = executor is None and chunk_size is None and not progress
         if runs_here and out is None:
@@ -1157,7 +1167,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             places_like = [table.build_argument(iter(wanted), position) for position in positions]
             tree = flatten(places_like[0] if single else tuple(places_like))[1]
             outputs = [out[0], *match_leaves(tree, out[1], "the gradients of out=")]
-        with open_workers(executor, chunk_size, progress) as workers:
+        with open_workers(executor, chunk_size, progress) as workers, table.explain_lists():
             answer = answer_batch(
                 self, table, ask, wanted=tuple(wanted), threads=threads, outputs=outputs, workers=workers
             )
@@ -1267,7 +1277,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if tree is not None and tree.recent is not None and not kwargs and not call.has_labels:
                 self._note_array_call(cache, tree.recent, args, gradient=f is self._differentiated)
             return answer
-        hits = self._count_hits()
+        hits = self._dropped_hits + self._count_hits()
         checks = 0 if answer.last is None else len(answer.last.recording.checks)
         plain_calls = self._fallbacks[UNPROFITABLE] + self._count_skipped()
         if self._limit is None and not self._budget.allows(self._records, hits, plain_calls, checks=checks):
@@ -1315,6 +1325,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             self._note_long_code(args, kwargs)
             return LONG_CODE
         if self._cache.outside_state.changed():
+            # What the dropped recordings saved pays for those with the new state.
+            self._dropped_hits += self._count_hits()
             self._replace_cache()
         cache = self._cache
         return (
