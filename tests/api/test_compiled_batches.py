@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -180,6 +181,56 @@ def test_rows_without_a_recording_are_answered_one_by_one(monkeypatch: pytest.Mo
 
     np.testing.assert_array_equal(values, [read_out(2.0, y) for y in ys.tolist()])
     assert len(looks) < 20
+
+
+def leave_early(x: Any, y: Any) -> Any:
+    for _ in range(3):
+        x = x * 1.1
+        if x > y:
+            return 0.0
+    return x * y
+
+
+def count_sides(x: Any, y: Any) -> Any:
+    return 1 if x > y else -1
+
+
+def answer_always(x: Any, y: Any) -> Any:
+    return 2.5
+
+
+def return_pairs(x: Any, y: Any) -> Any:
+    while x > y:
+        return 1.0, x
+    return x * y, 2
+
+
+@pytest.mark.parametrize("f", [leave_early, count_sides, answer_always])
+@pytest.mark.parametrize("executor", [None, "threads"])
+def test_rows_whose_result_is_a_constant_are_answered_together(f: Callable[..., Any], executor: str | None) -> None:
+    xs, ys = np.random.default_rng(5).uniform(-1.0, 2.0, size=(2, 3_000))
+    fast, plain = wg.compile(f, argnums=(0, 1)), wg.value_and_grad(f, argnums=(0, 1))
+    with ThreadPoolExecutor(2) as pool:
+        options: dict[str, Any] = {} if executor is None else {"executor": pool, "chunk_size": 500}
+        values, grads = fast.batch_value_and_grad(xs, ys, **options)
+        alone = fast.batch(xs, ys, **options)
+    wanted = [plain(x, y) for x, y in zip(xs.tolist(), ys.tolist(), strict=True)]
+
+    np.testing.assert_array_equal(values, [value for value, _ in wanted])
+    np.testing.assert_array_equal(np.transpose(grads), [slopes for _, slopes in wanted])
+    np.testing.assert_array_equal(alone, values)
+    # One call for each recording and some for rows before those are native; never one for each row.
+    assert fast.info.calls < 100
+
+
+def test_constants_among_several_results_are_answered_together() -> None:
+    xs, ys = np.random.default_rng(5).uniform(-1.0, 2.0, size=(2, 3_000))
+    fast = wg.compile(return_pairs)
+    found = fast.batch(xs, ys)
+    wanted = [return_pairs(x, y) for x, y in zip(xs.tolist(), ys.tolist(), strict=True)]
+
+    np.testing.assert_array_equal(np.transpose(found), wanted)
+    assert fast.info.calls < 100
 
 
 def test_an_empty_batch_is_empty() -> None:

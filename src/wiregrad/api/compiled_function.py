@@ -276,6 +276,7 @@ class RecordedVariant:
         "flip",
         "has_labels",
         "has_real_results",
+        "is_constant_number",
         "is_real",
         "number",
         "programs",
@@ -316,8 +317,13 @@ class RecordedVariant:
         """A function of floats that returns the result and its gradient as a tuple; anything else if it flipped."""
         self.is_real = returns_real(recording)
         """Whether the result is one real number that depends on the inputs."""
-        self.has_real_results = all(isinstance(result, float | np.floating) for result in recording.results)
-        """Whether the results are real numbers."""
+        self.has_real_results = all(
+            isinstance(result, float | np.floating) or (isinstance(result, int) and k not in recording.moving)
+            for k, result in enumerate(recording.results)
+        )
+        """Whether the results are real numbers, those that depend on no input also whole numbers."""
+        self.is_constant_number = recording.tree.kind is LEAF and self.has_real_results and not recording.moving
+        """Whether the result is one real number that depends on no input."""
         constants = [None if k in recording.moving else result for k, result in enumerate(recording.results)]
         # The arguments and results of the recorded call are no longer needed, and may be large.
         self.recording = recording._replace(inputs=[], results=constants)
@@ -344,15 +350,21 @@ class RecordedVariant:
         None if there is no native code.
         """
         native = self._find_row_replay(gradient=points.grads is not None)
-        if native is None:
-            return None
         moving = points._replace(values=[points.values[k] for k in self.recording.moving])
-        if workers is None:
+        failures: NDArray[np.intp] | None = None
+        if not moving.values:
+            # All results are constants, so only the checks are computed, and here.
+            moving = moving._replace(grads=None, wanted=(), device="cpu")
+        if self.is_constant_number and not self.recording.checks:
+            failures = np.empty(0, np.intp)
+        elif native is not None and workers is None:
             failures = native.run_rows(moving, rows, threads)
-        else:
+        elif native is not None and workers is not None:
             failures = workers.run_rows(self.recording, moving, rows, threads)
         if failures is not None:
             self.finish_rows(points.values, rows, (points.size if rows is None else len(rows)) - len(failures))
+            for column in () if moving.values else points.grads or ():
+                column[slice(None) if rows is None else rows] = 0.0
         return failures
 
     def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.RepeatedColumns | None:
@@ -361,12 +373,12 @@ class RecordedVariant:
         None if there is no native code, or if a check may fail at some points.
         """
         native = self._find_row_replay(gradient=wanted is not None)
-        return None if native is None else native.prepare_rows(varies, wanted)
+        return None if native is None or not self.recording.moving else native.prepare_rows(varies, wanted)
 
     def _find_row_replay(self, *, gradient: bool) -> NativeReplay | None:
         """Return what runs batches; None if there is no native code for them."""
-        is_real = self.is_real if gradient else self.has_real_results
-        return self.replay if is_real and self.recording.moving and isinstance(self.replay, NativeReplay) else None
+        is_real = (self.is_real or self.is_constant_number) if gradient else self.has_real_results
+        return self.replay if is_real and isinstance(self.replay, NativeReplay) else None
 
     @property
     def moving_results(self) -> Sequence[int]:
@@ -1186,7 +1198,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         cache = self._cache
         if is_disturbed(cache):
             return None
-        query = _ask_gradient if gradient else RecordedVariant.replay_value
+        query = _ask_row_gradient if gradient else RecordedVariant.replay_value
         for entry in cache.quick.get(len(args), ()):
             inputs = entry.parse(*args)
             if inputs is not None:
@@ -1652,6 +1664,11 @@ def _ask_gradient(variant: RecordedVariant, inputs: Sequence[Any]) -> Any:
     if variant.quick_gradient is None and isinstance(variant.replay, NativeReplay):
         variant.quick_gradient = variant.replay.gradient_builtin()
     return numbers
+
+
+def _ask_row_gradient(variant: RecordedVariant, inputs: Sequence[Any]) -> Any:
+    """Return something that is no `Flip` if a variant answers a row of a batch with its gradient."""
+    return variant.replay_value(inputs) if variant.is_constant_number else _ask_gradient(variant, inputs)
 
 
 def find_spread(args: tuple[Any, ...]) -> type | None:
