@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import re
@@ -242,6 +243,37 @@ def test_the_status_names_the_check_that_fails(seed: int) -> None:
 
     assert statuses or recorded is None or {program.find_path(*point) for point in points.tolist()} <= recorded
     assert {str(status) for status in statuses} <= set(listed)
+
+
+def test_the_head_names_only_ways_that_can_be_taken() -> None:
+    def halve(x: Any) -> Any:
+        turns = 0
+        while x > 1.0:
+            x, turns = x * 0.5, turns + 1
+        return x * turns
+
+    fast = wg.compile(halve, limit=8)
+    for x in (0.5, 1.5, 3.0):
+        fast(x)
+    listed = list_statuses(fast.to_python())
+    namespace: dict[str, Any] = {}
+    exec(fast.to_python(name="fn"), namespace)
+    statuses = {namespace["fn_status"](x) for x in (0.5, 1.0, 1.5, 3.0, 9.0, 1e9, math.nan, math.inf)}
+
+    assert list(listed.values()) == ["x_2 > 1.0"]
+    assert {str(status) for status in statuses - {0}} == set(listed)
+
+
+def test_a_whole_number_that_decided_may_be_yet_another() -> None:
+    def step(x: Any) -> Any:
+        return x * int(wg.stop_gradient(np.floor(x)))
+
+    fast = wg.compile(step, limit=8)
+    for x in (1.5, 2.5):
+        fast(x)
+
+    # Neither 1 nor 2: the check of the second recording can fail although that of the first has.
+    assert re.findall(r"^  2: .* left the recording as 2.0 ", fast.to_python(), re.MULTILINE)
 
 
 def test_a_merged_branch_needs_one_recording_and_has_no_status() -> None:

@@ -539,11 +539,19 @@ class RecordingListing:
     """By the number of the check that fails first."""
     first_status: int
     """The status of a check that fails is its number plus this."""
+    decided: int
+    """The number of the check of an earlier recording that leads here; 0 for the first recording."""
 
     def list_unrecorded(self) -> Iterator[tuple[int, str]]:
-        """Return the status and the text of each check after which nothing was recorded."""
+        """Return the status and the text of each check that can fail and after which nothing was recorded.
+
+        The function went the same way up to the check that leads here. The checks before it hold, as those of the
+        earlier recording did; that check itself holds too if it is a condition, which has only two ways to go.
+        """
         for branch in () if self.guard is None else self.guard.branches:
-            if branch.number not in self.next_recordings:
+            is_condition = np.asarray(branch.expected).dtype.kind == "b"
+            holds = branch.number < self.decided or (branch.number == self.decided and is_condition)
+            if branch.number not in self.next_recordings and not holds:
                 yield self.first_status + branch.number, branch.text
 
 
@@ -601,10 +609,12 @@ def build_branch_tree(recordings: Sequence[FunctionRecording], *, finite: bool =
     """Return the listings of all recordings of a function, the first one to try first."""
     rows = list[RecordingListing]()
     status = 0
+    leads = {other: check for recording in recordings for check, other in recording.next_recordings.items()}
     for number, recording in enumerate(recordings, 1):
         listing = build_listing(recording.build_result_circuit(), "value_and_grad", finite=finite)
         guard = make_guard(recording.circuit, recording.checks)
-        rows.append(RecordingListing(number, listing, guard, recording.next_recordings, status))
+        decided = leads.get(number, 0)
+        rows.append(RecordingListing(number, listing, guard, recording.next_recordings, status, decided))
         status += len(recording.checks)
     return BranchTree(tuple(rows))
 
