@@ -183,6 +183,26 @@ def test_find_lists_nodes_with_their_numbers(capsys: pytest.CaptureFixture[str])
     assert run(capsys, "find", formula, "op:tanh grad>3", "x=0.5") == (0, "", "0 nodes\n")
 
 
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [("grad<0", ["x", "u"]), ("grad>0", ["x", "u", "y"]), ("value<=0", ["x", "u"]), ("grad>-1", ["y"])],
+)
+def test_find_compares_signed_numbers_where_magnitudes_have_no_use_for_the_bound(
+    capsys: pytest.CaptureFixture[str], query: str, names: list[str]
+) -> None:
+    code, out, _ = run(capsys, "find", "u = 2 * x; y = 3 - u", f"{query} name:/^[xuy]$/", "x=-0.5")
+
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == names
+
+
+def test_the_help_of_find_says_what_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    text = " ".join(run(capsys, "find", "-h")[1].split())
+
+    assert "grad>1 finds a gradient of -2" in text
+    assert "the signed numbers are compared" in text
+
+
 def test_find_finds_what_is_not_finite(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, "find", "l = log(q); t = p * l", "bad", "p=0", "q=0", "--json")[1]
 

@@ -519,6 +519,51 @@ def test_a_search_finds_what_it_says(large: Run, query: str, holds: Any) -> None
     assert found == [node for node in range(large.circuit.size) if holds(large, node)]
 
 
+SIGNED_QUERIES: dict[str, Any] = {
+    "grad<0": lambda value, grad: grad < 0,
+    "grad<=0": lambda value, grad: grad <= 0,
+    "grad>0": lambda value, grad: abs(grad) > 0,
+    "grad>=0": lambda value, grad: abs(grad) >= 0,
+    "grad=0": lambda value, grad: grad == 0,
+    "grad>-1.5": lambda value, grad: grad > -1.5,
+    "grad>=-2": lambda value, grad: grad >= -2,
+    "grad=-2": lambda value, grad: grad == -2,
+    "grad<-1.5": lambda value, grad: grad < -1.5,
+    "grad<1.5": lambda value, grad: abs(grad) < 1.5,
+    "grad>1.5": lambda value, grad: abs(grad) > 1.5,
+    "value<0": lambda value, grad: value < 0,
+    "value<-0.0": lambda value, grad: value < 0,
+    "value<=0": lambda value, grad: value <= 0,
+    "value<0 grad<0": lambda value, grad: value < 0 and grad < 0,
+    "value>-1": lambda value, grad: value > -1,
+}
+
+
+@pytest.mark.parametrize("query", SIGNED_QUERIES)
+def test_a_bound_that_no_magnitude_is_below_is_compared_with_signed_numbers(query: str) -> None:
+    run = wg.circuit("u = x * z; y = 3 - 2 * x + 0 * u - w").run(x=0.5, z=-3.0, w=4.0)
+    found = np.flatnonzero(match_query(CircuitViews(run.circuit, run), query)).tolist()
+    grads = [np.nan if flow is None else float(flow) for flow in run.flows]
+    numbers = zip(map(float, run.values), grads, strict=True)
+
+    assert found == [node for node, pair in enumerate(numbers) if SIGNED_QUERIES[query](*pair)]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [("value<0", ["down"]), ("value<=-5", ["down"]), ("value>-1", ["mixed", "up"]), ("grad<0", ["up"])],
+)
+def test_an_array_is_negative_if_all_its_elements_are(query: str, names: list[str]) -> None:
+    def f(down: Any, mixed: Any, up: Any) -> Any:
+        return np.sum(down * 2.0) + np.sum(mixed * np.array([1.0, -1.0])) - np.sum(up)
+
+    point = np.array([-3.0, -4.0]), np.array([3.0, -4.0]), np.array([1.0, 2.0])
+    run = wg.trace(f, *point).run(*point)
+    mask = match_query(CircuitViews(run.circuit, run), f"{query} op:input")
+
+    assert [run.circuit.title_of(node) for node in np.flatnonzero(mask)] == names
+
+
 @pytest.mark.parametrize("query", ["op:thanh", "grad>high", "size>3", "colour:red", "name:/(/", "x" * 2000])
 def test_a_search_that_means_nothing_is_refused(large: Run, query: str) -> None:
     with pytest.raises(InputError):

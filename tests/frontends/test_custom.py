@@ -1083,3 +1083,198 @@ def test_a_setting_is_no_value_and_no_array(takes_scale: bool, make_scaled_squar
         wg.grad(lambda x: op(x, scale=np.ones(2)))(2.0)
     # A value that was refused leaves nothing behind.
     assert wg.value_and_grad(lambda x: op(x, scale=3.0))(2.0) == (12.0, 12.0)
+
+
+# When and where a class is checked.
+
+
+def make_class(name: str, value: Callable[[Any], Any], slope: Callable[[Any], Any]) -> type[wg.Function]:
+    """Return a class of one input, whose backward multiplies by `slope(x)`."""
+
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return value(x)
+
+    def backward(ctx: Any, upstream: Any) -> Any:
+        return upstream * slope(ctx.saved_tensors[0])
+
+    return type(name, (wg.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+
+
+def make_wrong_tanh() -> type[wg.Function]:
+    """Return a class that is right at 0 alone."""
+    return make_class("Tanh", np.tanh, lambda x: 1.0 + 0.0 * x)
+
+
+def apply_without_gradient(cls: type[wg.Function]) -> None:
+    with wg.no_grad():
+        cls.apply(wg.Value(1.0))
+
+
+UNRECORDED_CALLS: dict[str, Callable[[type[wg.Function]], Any]] = {
+    "number": lambda cls: cls.apply(1.0),
+    "array": lambda cls: cls.apply(np.ones(3)),
+    "numpy number": lambda cls: cls.apply(np.float64(1.0)),
+    "no_grad": apply_without_gradient,
+    "stop_gradient": lambda cls: wg.grad(lambda x: x + cls.apply(wg.stop_gradient(x)))(1.0),
+}
+
+
+@pytest.mark.parametrize("call", UNRECORDED_CALLS)
+def test_a_call_that_is_not_recorded_does_not_use_up_the_check(call: str) -> None:
+    cls = make_wrong_tanh()
+    for _ in range(5):
+        UNRECORDED_CALLS[call](cls)
+
+    with pytest.raises(RecordError, match=r"Tanh.backward is wrong for input 0 \(x\) at 1.0"):
+        wg.grad(cls.apply)(1.0)
+
+
+@pytest.mark.parametrize("lucky", [1, 2, 7])
+def test_a_first_point_where_a_wrong_rule_is_right_does_not_hide_it(lucky: int) -> None:
+    cls = make_wrong_tanh()
+
+    assert [wg.grad(cls.apply)(0.0) for _ in range(lucky)] == [1.0] * lucky
+    for _ in range(2):
+        with pytest.raises(RecordError, match=r"at 1.0: it gives"):
+            wg.grad(cls.apply)(1.0)
+
+
+def test_a_wrong_rule_is_found_in_an_iteration_that_begins_with_close_points() -> None:
+    cls = make_wrong_tanh()
+
+    with pytest.raises(RecordError, match="backward is wrong"):
+        _ = [wg.grad(cls.apply)(k * 1e-3) for k in range(200)]
+
+
+def test_each_set_of_other_inputs_counts() -> None:
+    class Product(wg.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            ctx.save_for_backward(y)
+            return x * y
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            (y,) = ctx.saved_tensors
+            return upstream * y, upstream * y
+
+    assert wg.grad(lambda x: Product.apply(x, 3.0))(2.0) == 3.0
+    with pytest.raises(RecordError, match="input 1"):
+        wg.grad(lambda y: Product.apply(2.0, y))(3.0)
+
+
+def test_a_class_is_checked_a_bounded_number_of_times() -> None:
+    points: list[Any] = []
+
+    def value(x: Any) -> Any:
+        points.append(x)
+        return x * x
+
+    cls = make_class("Square", value, lambda x: 2.0 * x)
+    runs: list[int] = []
+    for k in range(150):
+        points.clear()
+        wg.grad(cls.apply)(0.01 * k)
+        runs.append(len(points))
+
+    assert [k for k, count in enumerate(runs, 1) if count > 1] == [1, 2, 3, 10, 100]
+
+
+def test_calls_with_equal_inputs_are_counted_for_a_while_only() -> None:
+    cls = make_class("Square", lambda x: x * x, lambda x: 2.0 * x)
+    for _ in range(1000):
+        wg.grad(cls.apply)(1.0)
+
+    assert cls._checked
+    assert cls._checks is not None
+    assert len(cls._checks.points) == 1
+
+
+def roll(x: Any, rng: np.random.Generator = np.random.default_rng(0)) -> Any:  # noqa: B008 - one stream for all calls
+    return x * float(rng.random() > 0.5)
+
+
+RIGHT_RULES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], list[Any]]] = {
+    "relu at 0": (lambda x: np.maximum(x, 0.0), lambda x: (x > 0) * 1.0, [0.0, 1e-4, 5e-5, -1.5e-4]),
+    "relu at 0 from the right": (lambda x: np.maximum(x, 0.0), lambda x: (x >= 0) * 1.0, [0.0, 1.3e-4, -7e-5]),
+    "relu of many": (
+        lambda x: np.maximum(x, 0.0),
+        lambda x: (x > 0) * 1.0,
+        [np.random.default_rng(k).normal(size=100_000) for k in range(3)],
+    ),
+    "sum of relu": (
+        lambda x: np.sum(np.maximum(x, 0.0)),
+        lambda x: (x > 0) * 1.0,
+        [np.random.default_rng(k).normal(size=10_000) for k in range(3)],
+    ),
+    "root near 0": (np.sqrt, lambda x: 0.5 / np.sqrt(x), [1e-5, 1e-4, 3e-4, 1e-3]),
+    "logarithm that raises": (lambda x: math.log(x.data), lambda x: 1.0 / x, [1e-6, 1e-4, 1.0]),
+    "arcsine at its edge": (np.arcsin, lambda x: 1.0 / np.sqrt(1.0 - x * x), [1.0 - 1e-5, 0.9999, 0.0]),
+    "large numbers": (lambda x: x + 1e9, lambda x: 1.0 + 0.0 * x, [0.0, 1e9, 1e15]),
+    "sine of large numbers": (np.sin, np.cos, [1e6, 1e12, 1e15]),
+    "fast sine": (lambda x: np.sin(1e5 * x), lambda x: 1e5 * np.cos(1e5 * x), [0.1, 0.2, 0.3]),
+    "single precision": (
+        lambda x: np.sin(np.asarray(x.data, np.float32)),
+        np.cos,
+        [np.linspace(0.0, 3.0, 7) + k for k in range(3)],
+    ),
+    "random": (roll, lambda x: 1.0 + 0.0 * x, [0.1, 0.2, 0.3, 0.4]),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT_RULES)
+def test_a_right_rule_is_not_refused(name: str) -> None:
+    value, slope, points = RIGHT_RULES[name]
+    cls = make_class("Right", value, slope)
+    for point in points:
+        wg.grad(lambda x: np.sum(cls.apply(x)))(point)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_random_forward_is_not_refused(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    class Dropout(wg.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.mask = float(rng.random() > 0.5)
+            return x * ctx.mask
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            return upstream * ctx.mask
+
+    assert {wg.grad(Dropout.apply)(0.1 * k) for k in range(20)} == {0.0, 1.0}
+
+
+def test_a_forward_that_depends_on_earlier_calls_is_not_refused() -> None:
+    calls: list[int] = []
+
+    def count(x: Any) -> Any:
+        calls.append(1)
+        return x * len(calls)
+
+    cls = make_class("Counting", count, lambda x: float(len(calls)) + 0.0 * x)
+
+    assert all(wg.grad(cls.apply)(0.1 * k) == len(calls) for k in range(20))
+
+
+WRONG_RULES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Any]] = {
+    "round": (np.round, lambda x: 1.0 + 0.0 * x, 2.6),
+    "factor": (lambda x: x**3, lambda x: 3.0 * x, 2.0),
+    "a hundredth": (np.sin, lambda x: 1.01 * np.cos(x), 0.3),
+    "vector": (np.exp, lambda x: np.exp(-x), np.array([0.5, -0.5])),
+    "large number": (lambda x: x * x, lambda x: x, 1e6),
+    "infinite": (lambda x: x * x, lambda x: x + np.inf, 1.0),
+    "single precision": (lambda x: np.sin(np.asarray(x.data, np.float32)), np.sin, np.array([0.3, 0.4])),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_RULES)
+def test_a_wrong_rule_is_refused_at_its_first_recorded_call(name: str) -> None:
+    value, slope, point = WRONG_RULES[name]
+    cls = make_class("Wrong", value, slope)
+
+    with pytest.raises(RecordError, match=r"Wrong\.backward is wrong for input 0"):
+        wg.grad(lambda x: np.sum(cls.apply(x)))(point)

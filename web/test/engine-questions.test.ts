@@ -1,4 +1,5 @@
 // Answers of the page beside Python's: paths, faults, kinks and searches from the golden file; nudges by hand.
+import type { Value } from "../src/types";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { branches, callable, evaluate, kinksOf, parse, split } from "../src/engine";
@@ -125,6 +126,17 @@ test("a query that means nothing is refused with a hint", () => {
 test("a search without a run finds by name, op and place in the circuit", () => {
   assert.deepEqual(find(parse("y = tanh(x)"), null, "op:tanh"), [1]);
   assert.deepEqual(find(parse("y = tanh(x)"), null, "grad>0"), []);
+});
+
+test("an array is negative in a search if all its elements are", () => {
+  const circuit = parse("y = tanh(x)");
+  const array = (sign: -1 | 0 | 1): Value => ({ type: "float64[2]", text: "", norm: 5, bad: 0, sign });
+  const found = (sign: -1 | 0 | 1, query: string): number[] =>
+    find(circuit, { ...evaluate(circuit, { x: 1 }), values: [array(sign), 1] }, query);
+
+  assert.deepEqual([found(-1, "value<0"), found(0, "value<0"), found(1, "value<0")], [[0], [], []]);
+  assert.deepEqual([found(-1, "value>-1"), found(0, "value>-1")], [[1], [0, 1]]);
+  assert.deepEqual(found(-1, "value>=5"), [0]);
 });
 
 test("what comes back to a node is added last reader first, the output's own 1 before all", () => {

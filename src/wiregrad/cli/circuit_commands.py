@@ -192,7 +192,10 @@ find_command = TargetCommand(
     "List the nodes that match a query.\n\n"
     "A query has terms, which must all hold: op:tanh, name:w1, group:layer1 (names may be regular expressions, "
     "name:/w[0-9]/), comparisons of grad, value, depth, rank and index, such as grad>1e3, and the words nan, inf, bad "
-    "(either of them) and absent (no gradient). Numbers need values.",
+    "(either of them) and absent (no gradient). Numbers need values.\n\n"
+    "grad and value are compared by size, without the sign, and arrays by their norm: grad>1 finds a gradient of -2. "
+    "With a bound that no size is below, such as grad<0, value<=0 or grad>-1, the signed numbers are compared; an "
+    "array counts as negative if all its elements are.",
     'find "u = tanh(x); y = 3 * u" "op:tanh grad>2" x=0.5',
     _print_found,
     [click.Argument(["query"], metavar="QUERY"), output_option("begin at"), json_option()],

@@ -45,6 +45,7 @@ from wiregrad.inspect.report import Report, steps_of_node
 from wiregrad.ir import CircuitGraph
 from wiregrad.ir.columns import NameTable, NodeLabels, OpSettings
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
+from wiregrad.ops.gradient_flow import fill_absent
 
 _UNNAMED_NODE = re.compile(r"#(\d+)")
 
@@ -447,6 +448,19 @@ class CircuitViews:
             return self.ranks
         return self.depths if name == "depth" else np.arange(self.circuit.size)
 
+    def get_negative_mask(self, name: str) -> NodeMask:
+        """Return the mask of the nodes whose `grad` or `value` is negative; of an array, all elements.
+
+        >>> import wiregrad as wg
+        >>> run = wg.circuit("y = 3 - 2 * x").run(x=0.5)
+        >>> CircuitViews(run.circuit, run).get_negative_mask("grad").tolist()
+        [False, True, False, True, False]
+        """
+        if self.run is None:
+            return np.zeros(self.circuit.size, bool)
+        carried = self.run.flows if name == "grad" else self.run.values
+        return np.fromiter((_is_negative(item) for item in carried), bool, self.circuit.size)
+
     def get_state_mask(self, name: str) -> NodeMask:
         """Return the mask of the nodes that are `nan`, `inf`, `bad` (one of both) or `absent` (no gradient arrived).
 
@@ -773,6 +787,14 @@ class CircuitViews:
 
 def _zero_sizes(size: int) -> FlowSizes:
     return FlowSizes(np.zeros(size), np.zeros(size, np.int64), np.zeros(size, np.int64))
+
+
+def _is_negative(carried: Any) -> bool:
+    """Return whether a flow or value is negative, as pictures show it: of an array, all elements."""
+    if carried is None:
+        return False
+    reading = read_value(fill_absent(carried))
+    return reading.signed and reading.size < 0
 
 
 def _norms_or_inf(sizes: FlowSizes) -> NDArray[Any]:

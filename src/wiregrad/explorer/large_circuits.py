@@ -9,9 +9,10 @@ one of:
     nan  inf  bad  absent       a value or gradient that is NaN, infinite or either; a gradient that did not arrive
     WORD                        short for name:WORD
 
-`grad` and `value` are magnitudes, for an array its norm. `depth` counts the groups around a node, `rank` the wires on
-the longest path to it. Every term is evaluated for all nodes at once, so a search of a million nodes takes the time of
-a few array operations.
+`grad` and `value` are magnitudes, for an array its norm. A bound that no magnitude is below (`<0`, `<=0`, and every
+negative bound) is compared with the signed number instead; an array counts as negative if all its elements are. `depth`
+counts the groups around a node, `rank` the wires on the longest path to it. Every term is evaluated for all nodes at
+once, so a search of a million nodes takes the time of a few array operations.
 
 Regular expressions have their own matcher, because the time of Python's `re` can grow exponentially: for `(a+)+$` on
 thirty letters it does. Here an expression is a sequence of at most 63 items, one bit each, and all names advance
@@ -311,13 +312,18 @@ class SearchableCircuit(Protocol):
         """Every name, in the order of the circuit's name table."""
 
     def get_column(self, name: str) -> NDArray[Any]:
-        """Return `grad`, `value`, `depth`, `rank` or `index` of every node."""
+        """Return `grad`, `value`, `depth`, `rank` or `index` of every node; of `grad` and `value` the magnitude."""
+
+    def get_negative_mask(self, name: str) -> NodeMask:
+        """Return the mask of the nodes whose `grad` or `value` is negative."""
 
     def get_state_mask(self, name: str) -> NodeMask:
         """Return the mask of the nodes that are `nan`, `inf`, `bad` or `absent`."""
 
 
-COMPARED_COLUMNS = ("grad", "value", "depth", "rank", "index")
+SIGNED_COLUMNS = ("grad", "value")
+"""The columns that are magnitudes unless the bound asks for signed numbers."""
+COMPARED_COLUMNS = (*SIGNED_COLUMNS, "depth", "rank", "index")
 STATE_WORDS = ("nan", "inf", "bad", "absent")
 
 
@@ -353,9 +359,7 @@ def _match_term(measured: SearchableCircuit, term: str) -> NodeMask:
         return _TEXT_TERMS[kind](measured, text)
     match = _COMPARISON_TERM.fullmatch(term)
     if match is not None and match[1] in COMPARED_COLUMNS:
-        with np.errstate(all="ignore"):
-            compared: NodeMask = COMPARISONS[match[2]](measured.get_column(match[1]), _parse_number(term, match[3]))
-        return compared
+        return _compare_column(measured, match[1], match[2], _parse_number(term, match[3]))
     if term in STATE_WORDS:
         return measured.get_state_mask(term)
     if colon or match is not None:
@@ -363,6 +367,16 @@ def _match_term(measured: SearchableCircuit, term: str) -> NodeMask:
         word = match[1] if match is not None and not colon else kind
         raise InputError(f"cannot search for {short_repr(term)}: wanted {', '.join(known)}{suggest_name(word, known)}")
     return _match_name(measured, term)
+
+
+def _compare_column(measured: SearchableCircuit, name: str, comparison: str, bound: float) -> NodeMask:
+    """Compare a column with a bound; signed numbers where magnitudes have no use for the bound."""
+    column = measured.get_column(name)
+    if name in SIGNED_COLUMNS and (bound < 0 or (bound == 0 and comparison in ("<", "<="))):
+        column = np.where(measured.get_negative_mask(name), -column, column)
+    with np.errstate(all="ignore"):
+        mask: NodeMask = COMPARISONS[comparison](column, bound)
+    return mask
 
 
 def _parse_number(term: str, text: str) -> float:

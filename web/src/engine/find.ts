@@ -3,10 +3,11 @@
  *
  * A term is `op:NAME`, `name:TEXT`, `group:TEXT` (part of a name; `/TEXT/` is a regular expression), a comparison of
  * `grad`, `value`, `depth`, `rank` or `index` with a number, `nan`, `inf`, `bad` (not finite), `absent` (no gradient
- * arrived), or a word, which is part of a name. Sizes are magnitudes; `depth` counts the groups around a node, `rank` the
- * wires on the longest way to it.
+ * arrived), or a word, which is part of a name. Sizes are magnitudes, but a bound that no magnitude is below (`<0`, `<=0`,
+ * and every negative one) is compared with the signed number; an array is negative if all its elements are. `depth` counts
+ * the groups around a node, `rank` the wires on the longest way to it.
  */
-import type { Circuit, Run } from "../types";
+import type { Circuit, Run, Summary } from "../types";
 import { ranksOf } from "./circuits";
 import { nameRegex } from "./name-regex";
 import { isBad, isNan, sizeOf } from "./numbers";
@@ -46,7 +47,8 @@ function testOf(circuit: Circuit, run: Run | null, term: string): Test {
   const match = COMPARISON.exec(term);
   const column = COLUMNS.find((name) => name === match?.[1]);
   if (match && column) {
-    const [bound, sizes] = [numberOf(term, match[3]!), measured(circuit, run, column)];
+    const bound = numberOf(term, match[3]!);
+    const sizes = measured(circuit, run, column, bound < 0 || (!bound && match[2]![0] === "<"));
     return (node) => COMPARED[match[2]!]!(sizes[node]!, bound);
   }
   const state = STATES.find((name) => name === term);
@@ -89,7 +91,7 @@ function inGroup({ nodes }: Circuit, text: string): Test {
 
 /** Whether a name has a text in it, or matches what stands between slashes. */
 function textTest(text: string): (name: string) => boolean {
-  if (text.length < 2 || !text.startsWith("/") || !text.endsWith("/")) return (name) => name.includes(text);
+  if (!/^\/.*\/$/su.test(text)) return (name) => name.includes(text);
   try {
     return nameRegex(text.slice(1, -1));
   } catch (error) {
@@ -98,12 +100,14 @@ function textTest(text: string): (name: string) => boolean {
 }
 
 /** What is compared, for every node; NaN where there is no size. */
-function measured(circuit: Circuit, run: Run | null, column: (typeof COLUMNS)[number]): number[] {
+function measured(circuit: Circuit, run: Run | null, column: (typeof COLUMNS)[number], signed: boolean): number[] {
   if (column === "rank") return ranksOf(circuit);
   return circuit.nodes.map(({ group }, node) => {
     if (column === "index") return node;
     if (column === "depth") return group.split("/").filter(Boolean).length;
-    return Math.abs(sizeOf((column === "grad" ? run?.grads[node] : run?.values[node]) ?? null));
+    const value = run?.[column === "grad" ? "grads" : "values"][node] ?? null;
+    const size = sizeOf(value);
+    return signed ? size * ((value as Partial<Summary> | null)?.sign || 1) : Math.abs(size);
   });
 }
 
