@@ -1333,6 +1333,39 @@ def test_a_function_without_native_code_warns_once_with_the_reason_and_its_line(
     assert seen[0].filename == __file__
 
 
+DRAWS = np.random.default_rng(0)
+COUNTS: list[float] = []
+
+
+def add_noise(x: Any) -> Any:
+    return x * x + 0.0 * DRAWS.normal()
+
+
+def count_calls(x: Any) -> Any:
+    COUNTS.append(1.0)
+    return x * x
+
+
+@pytest.mark.parametrize(
+    ("f", "why"), [(add_noise, "it draws random numbers"), (count_calls, "it changes what it uses")]
+)
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_function_that_is_never_compiled_says_so_once(f: Callable[..., Any], why: str, gradient: bool) -> None:
+    fast = wg.compile(f)
+    call: Callable[..., Any] = fast.value_and_grad if gradient else fast
+    with pytest.warns(InterpreterWarning) as seen:
+        found = [call(3.0) for _ in range(20)]
+
+    assert found == [(9.0, 6.0) if gradient else 9.0] * 20
+    (warning,) = seen
+    assert (
+        f"{f.__name__} (test_compile.py:{f.__code__.co_firstlineno}) is not compiled, and runs itself in each call: "
+        in str(warning.message)
+    )
+    assert why in str(warning.message)
+    assert warning.filename == __file__
+
+
 SEVERAL = [lambda p: [p[0] * p[1], p[1] / p[0]], lambda p: p[0] * p[1] if p[0] > p[1] else p[0] - p[1] * p[1]]
 
 

@@ -1341,11 +1341,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             self._dropped_hits += self._count_hits()
             self._replace_cache()
         cache = self._cache
-        return (
+        reason = (
             cache.direct
             or cache.outside_state.opaque
             or (CHANGES_OUTSIDE if self._changes >= MAX_UNDONE_RECORDINGS else None)
         )
+        if reason is not None:
+            self._warn_of_interpreter("is not compiled, and runs itself in each call", reason, 5)
+        return reason
 
     def _note_long_code(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Let the next call of this kind record the function, however long it is."""
@@ -1425,7 +1428,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             cache.failed_replays[key] += not recording.leak
             return self._call_after_failure(recording, f, args, kwargs)
         if isinstance(replay, InterpreterReplay):
-            self._warn_of_interpreter(replay.reason)
+            self._warn_of_interpreter("is replayed by the interpreter, not by native code", replay.reason, 6)
         why = LABELS_CHANGED if call.with_labels and walk is NO_WALK else None
         why = why or explain_recording(cache, key, walk, call.inputs)
         variant = RecordedVariant(recording, replay, why, self._records, has_labels=call.with_labels)
@@ -1557,15 +1560,16 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         entry = QuickEntry(tree, parse, restore, find_spread(args), arguments, gradient)
         cache.quick[len(args)] = [entry, *cache.quick.get(len(args), ())]
 
-    def _warn_of_interpreter(self, reason: str) -> None:
+    def _warn_of_interpreter(self, what: str, reason: str, frames: int) -> None:
+        """Warn once that the function has no native code; its caller is so many frames up."""
         if not self._warned_of_interpreter:
             self._warned_of_interpreter = True
             code = getattr(self._f, "__code__", None)
             place = "" if code is None else f" ({basename(code.co_filename)}:{code.co_firstlineno})"
             warnings.warn(
-                f"{function_name(self._f)}{place} is replayed by the interpreter, not by native code: {reason}",
+                f"{function_name(self._f)}{place} {what}: {reason}",
                 InterpreterWarning,
-                stacklevel=6,
+                stacklevel=frames,
             )
 
     def _warn_once(self, limit: int) -> None:
