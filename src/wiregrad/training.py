@@ -17,7 +17,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -99,7 +99,8 @@ def train(
     With `compiled`, each step is one compiled call (`optim.CompiledStep`). Where that is not possible the steps are
     plain, and `not_compiled` of the result says why.
 
-    A loss or gradient that is not finite raises `NonFiniteError`, which names the layer and the line.
+    A loss or gradient that is not finite raises `NonFiniteError`, which names the layer and the line. An optimiser may
+    have some of the model's parameters, and others too, but one that has none of them is an error.
 
     >>> from wiregrad import nn, optim
     >>> rng = np.random.default_rng(0)
@@ -118,6 +119,8 @@ def train(
     _check_counts(epochs=epochs, batch_size=batch_size, patience=patience, checkpoint_every=checkpoint_every)
     if validation is None and (patience is not None or metrics):
         raise InputError(f"{'patience' if patience is not None else 'metrics'} needs validation=(x, y)")
+    _check_optimizer(model, optimizer)
+    _check_schedule(schedule, optimizer)
     run = TrainingRun(flight=start_flight(watch))
     parts = TrainingParts(model, optimizer, schedule, find_generators(model, rng, generators))
     settings = {"examples": len(arrays[0]), "batch_size": batch_size}
@@ -411,6 +414,57 @@ def _check_counts(**counts: int | None) -> None:
         is_count = isinstance(count, int | np.integer) and not isinstance(count, bool) and count >= 1
         if not is_count and not (count is None and name in ("patience", "checkpoint_every")):
             raise InputError(f"{name} must be a whole number of at least 1; got {short_repr(count)}")
+
+
+def _check_optimizer(model: object, optimizer: object) -> None:
+    """Raise unless an optimiser has a parameter of the model; a model that names no parameters may be any object."""
+    wanted = _list_values(model)
+    held = getattr(optimizer, "parameters", None)
+    if not wanted or not isinstance(held, Mapping):
+        return
+    known = {id(value) for value in wanted}
+    if any(id(value) in known for value in held.values()):
+        return
+    kind = type(optimizer).__name__
+    lead = f"make the optimiser after the model: {_name_class(optimizer)}(model.parameters(), ...)"
+    if not held:
+        raise InputError(f"the optimiser {kind} was made without parameters, so training would change nothing; {lead}")
+    raise InputError(
+        f"the optimiser's parameters are not those of the model, so training would change nothing: {kind} has "
+        f"{count_with_noun(len(held), 'parameter')} and the model {len(wanted)}, and none of them is the same object; "
+        f"{lead}"
+    )
+
+
+def _list_values(model: object) -> list[wg.Value]:
+    """Return the parameters of a model that are values; none if it has no method `parameters`."""
+    method = getattr(model, "parameters", None)
+    parameters = method() if callable(method) else ()
+    listed = parameters.values() if isinstance(parameters, Mapping) else parameters
+    return [value for value in listed if isinstance(value, wg.Value)] if isinstance(listed, Iterable) else []
+
+
+def _check_schedule(schedule: object, optimizer: object) -> None:
+    """Raise if a schedule sets the rates of another optimiser; an optimiser of another class may hold that one."""
+    own = getattr(schedule, "optimizer", optimizer)
+    if own is optimizer or not isinstance(optimizer, wg.optim.Optimizer):
+        return
+    kind = type(schedule).__name__
+    whose = "has no optimiser" if own is None else f"has another optimiser ({type(own).__name__})"
+    raise InputError(
+        f"the schedule {kind} {whose}, so it would not change the rates of optimizer= ({type(optimizer).__name__}); "
+        f"make it after the optimiser: {_name_class(schedule)}(optimizer, ...)"
+    )
+
+
+def _name_class(thing: object) -> str:
+    """Return the name of a class as it is written where `optim` is imported.
+
+    >>> _name_class(wg.optim.StepLR(None, 10))
+    'optim.StepLR'
+    """
+    kind = type(thing)
+    return f"optim.{kind.__name__}" if kind.__module__ == wg.optim.__name__ else kind.__name__
 
 
 def start_flight(watch: object) -> Any:

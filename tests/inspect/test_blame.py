@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.errors import GradientError, NonFiniteError, OperandError, RecordError
+from wiregrad.api import ImportedCircuit
+from wiregrad.errors import BranchError, GradientError, InputError, NonFiniteError, OperandError, RecordError
 from wiregrad.ops import TABLE, Advice, Elementwise
 from wiregrad.ops.advice import REMEDIES, Remedy, remedies_of
 
@@ -466,6 +467,84 @@ def test_a_run_has_its_own_blame() -> None:
     with pytest.raises(OperandError, match=r"for a run call run\.blame\(\)"):
         wg.blame(run)
     assert run.blame().origins
+
+
+def import_circuit(circuit: wg.Circuit, **point: Any) -> ImportedCircuit:
+    """Return a circuit with a point, as one of another framework has it."""
+    return ImportedCircuit(circuit.columns, point)
+
+
+@pytest.mark.parametrize("inputs", [{}, {"x": 4.0}, {"y": 2.0}, {"x": 0.0, "y": 3.0}], ids=str)
+def test_a_circuit_with_a_point_is_blamed_there_as_its_run_is(inputs: dict[str, Any]) -> None:
+    circuit = import_circuit(wg.circuit("f = sqrt(x) * log(y)"), x=0.0, y=0.0)
+    report = wg.blame(circuit, **inputs)
+
+    assert str(report) == str(circuit.run(**inputs).blame())
+    assert report.origins
+
+
+def test_a_run_of_a_circuit_with_a_point_has_the_gradients_of_its_inputs() -> None:
+    circuit = import_circuit(wg.circuit("x * y"), x=3.0, y=2.0)
+
+    assert wg.run(circuit).grads == {"x": 2.0, "y": 3.0}
+    assert wg.run(circuit, y=5.0).grads == {"x": 5.0, "y": 3.0}
+
+
+@pytest.mark.parametrize("zero", [0.0, 0, np.float32(0.0), np.zeros(())], ids=repr)
+def test_a_circuit_of_numbers_is_blamed_at_its_inputs(zero: Any) -> None:
+    circuit = wg.circuit("y = sqrt(x)")
+    report = wg.blame(circuit, x=zero)
+
+    assert (report.origins[0].op, report.origins[0].spoils) == ("sqrt", ("the gradient of x",))
+    assert str(report) == str(wg.blame(circuit, {"x": zero})) == str(wg.blame(circuit, [zero]))
+
+
+def write_normed(shape: tuple[int, ...], dtype: str) -> wg.Circuit:
+    """Return the logarithms of a softmax, whose stable forms look at plain numbers."""
+    return wg.trace(lambda t: np.log(wg.softmax(t)), np.zeros(shape, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_circuit_of_arrays_is_blamed_at_its_inputs(dtype: str) -> None:
+    circuit = write_normed((2,), dtype)
+    report = wg.blame(circuit, t=np.array([0.0, 2000.0], dtype))
+
+    assert (report.origins[0].op, report.origins[0].phase) == ("log", "forward")
+    assert report.origins[0].spoils == ("the output f", "the gradient of t")
+    assert not wg.blame(circuit, np.zeros(2, dtype)).origins
+
+
+def test_a_traced_circuit_is_blamed_as_its_run_is() -> None:
+    circuit = wg.trace(lambda x: np.sqrt(np.sum(x * x)), np.ones(2))
+    zeros = np.zeros(2)
+
+    assert str(wg.blame(circuit, x=zeros)) == str(circuit.run(x=zeros).blame())
+
+
+@pytest.mark.parametrize(
+    ("circuit", "inputs", "message"),
+    [
+        (wg.circuit("sqrt(x) * y"), {}, "no value for x, y: give x=..., y=..."),
+        (wg.circuit("sqrt(x) * y"), {"y": 1.0}, "no value for x: give x=..."),
+        (wg.circuit("sqrt(x)"), {"z": 1.0}, "there is no input called 'z'"),
+        (wg.trace(lambda x: np.sum(x * x), np.ones(2)), {}, "no value for x: give x=..."),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("question", [wg.blame, wg.check_grads, wg.run])
+def test_inputs_that_a_circuit_does_not_know_are_asked_for_by_name(
+    question: Callable[..., Any], circuit: wg.Circuit, inputs: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        question(circuit, **inputs)
+
+
+def test_a_circuit_is_blamed_on_another_branch_only_if_it_is_not_checked() -> None:
+    circuit = wg.trace(lambda x: np.sqrt(x) if x > 0 else x, 1.0)
+    with pytest.raises(BranchError):
+        wg.blame(circuit, x=-1.0)
+
+    assert "sqrt gave NaN" in str(wg.blame(circuit, x=-1.0, check=False))
 
 
 def test_a_node_of_a_run_is_led_to_the_question_of_the_run() -> None:

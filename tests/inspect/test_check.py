@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad.api import ImportedCircuit
 from wiregrad.errors import InputError
 from wiregrad.inspect.check import GradientCheck, check_gradients
 from wiregrad.inspect.wire_rules import CheckedWire, SampledElements
@@ -516,6 +517,17 @@ def test_elements_of_large_arrays_are_sampled_and_that_is_said() -> None:
     assert report.ok
     assert report.checked.sampled == 1
     assert "1 by 2000 of their elements" in str(report)
+
+
+@pytest.mark.parametrize("inputs", [{}, {"x": np.full(3, 2.0)}, {"w": -1.0}], ids=str)
+def test_inputs_that_are_left_out_have_the_values_of_the_point_of_a_circuit(inputs: dict[str, Any]) -> None:
+    point = {"x": np.array([0.5, -1.0, 2.0]), "w": 0.3}
+    columns = wg.trace(lambda x, w: np.sum(np.tanh(x * w)), *point.values()).columns
+    report = wg.check_grads(ImportedCircuit(columns, point), **inputs)
+
+    assert str(report) == str(wg.check_grads(wg.Circuit(columns), **{**point, **inputs}))
+    assert report.ok
+    assert report.checked.nodes > 0
 
 
 def test_the_order_must_be_one_or_two() -> None:

@@ -402,3 +402,35 @@ def test_arguments_in_a_tuple_are_answered_with_how_to_pass_them() -> None:
         wg.from_torch(torch.nn.Linear(2, 1), (torch.ones(3, 2),))
 
     assert "takes the arguments one by one: wg.from_torch(f, x)" in caught.value.__notes__[0]
+
+
+QUESTIONS_AT_A_POINT = {
+    "root": (lambda t: (t**2).sum().sqrt(), torch.zeros(2)),
+    "log of a softmax": (lambda t: torch.log(torch.softmax(t, -1))[0], torch.tensor([0.0, 95.0])),
+    "array": (lambda t: t * torch.log(t), torch.tensor([0.0, 1.0])),
+    "finite": (lambda t: torch.tanh(t).sum(), torch.tensor([0.5, 1.0])),
+}
+"""Functions, and the points where they are brought in."""
+
+
+@pytest.mark.parametrize("name", QUESTIONS_AT_A_POINT)
+def test_blame_of_an_imported_circuit_takes_the_values_of_its_point(name: str) -> None:
+    function, tensor = QUESTIONS_AT_A_POINT[name]
+    circuit = wg.from_torch(function, tensor)
+    report = wg.blame(circuit)
+
+    assert bool(report.origins) == (name != "finite")
+    assert str(report) == str(wg.blame(circuit, t=tensor.numpy())) == str(wg.blame(circuit, tensor.numpy()))
+    if name != "array":
+        assert str(report) == str(circuit.run().blame())
+
+
+def test_gradients_of_an_imported_model_are_checked_at_its_point() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 2), nn.Tanh()).double()
+    x = torch.ones(3, dtype=torch.float64)
+    circuit = wg.from_torch(lambda x, m: m(x).sum(), x, model)
+
+    assert len(circuit.inputs) == 3
+    assert wg.check_grads(circuit).ok
+    assert wg.check_grads(circuit, x=np.full(3, 0.5)).ok

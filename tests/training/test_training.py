@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -309,6 +310,133 @@ def test_the_progress_bar_shows_losses_and_the_time_left(run: TrainingRun, secon
 def test_wrong_arguments_are_named(settings: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         SmallTraining().train(**{"epochs": 1, **settings})
+
+
+def make_optimizer(kind: str, training: SmallTraining) -> Any:
+    """Return an optimiser that has all, some or none of the parameters of a model."""
+    own = training.model.parameters()
+    other = SmallTraining().model.parameters()
+    makers: dict[str, Callable[[], Any]] = {
+        "all": lambda: optim.Adam(own),
+        "first": lambda: optim.Adam({name: value for name, value in own.items() if name.startswith("0.")}),
+        "groups": lambda: optim.Adam([{"params": [value], "lr": 0.1} for value in own.values()]),
+        "more": lambda: optim.Adam([{"params": own}, {"params": other}]),
+        "some and more": lambda: optim.Adam([*list(own.values())[:1], *other.values()]),
+        "of another model": lambda: optim.Adam(other),
+        "of a copy": lambda: optim.SGD([wg.Value(value.data) for value in own.values()]),
+        "without parameters": optim.RMSprop,
+    }
+    return makers[kind]()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", ["all", "first", "groups", "more", "some and more"])
+def test_an_optimizer_with_a_parameter_of_the_model_trains_it(kind: str, compiled: bool) -> None:
+    training = SmallTraining()
+    before = {name: value.data for name, value in training.model.parameters().items()}
+    training.train(epochs=1, optimizer=make_optimizer(kind, training), schedule=None, compiled=compiled)
+
+    assert any(not np.array_equal(before[name], value.data) for name, value in training.model.parameters().items())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (
+            "of another model",
+            r"the optimiser's parameters are not those of the model, .*: Adam has 6 parameters and the model 6, .*; "
+            r"make the optimiser after the model: optim\.Adam\(model\.parameters\(\), \.\.\.\)",
+        ),
+        ("of a copy", r"not those of the model.*optim\.SGD\(model\.parameters\(\), \.\.\.\)"),
+        ("without parameters", r"RMSprop was made without parameters.*optim\.RMSprop\(model\.parameters\(\)"),
+    ],
+)
+def test_an_optimizer_without_a_parameter_of_the_model_is_refused_at_once(
+    kind: str, message: str, compiled: bool, tmp_path: Path
+) -> None:
+    training = SmallTraining()
+    optimizer = make_optimizer(kind, training)
+    path = tmp_path / "run.wgt"
+    with pytest.raises(InputError, match=message):
+        training.train(stop_after(0), epochs=1, optimizer=optimizer, schedule=None, compiled=compiled, checkpoint=path)
+
+    assert not path.exists()
+
+
+class ListedModel:
+    """A model of a user's own, whose parameters are a list, as in micrograd."""
+
+    def __init__(self) -> None:
+        self.weight = wg.Value(np.zeros(4))
+
+    def parameters(self) -> list[wg.Value]:
+        return [self.weight]
+
+
+class UnlistedModel:
+    """A model of a user's own that does not name its parameters."""
+
+    def __init__(self) -> None:
+        self.weight = wg.Value(np.zeros(4))
+
+
+def train_own(model: Any, optimizer: Any) -> Any:
+    """Train a model of a user's own for one epoch."""
+    data = SmallTraining.make_data(20)
+    rng = np.random.default_rng(0)
+    return wg.train(
+        model, lambda m, x, y: nn.mse_loss(x @ m.weight, y[:, 0]), data, optimizer=optimizer, rng=rng, epochs=1
+    )
+
+
+@pytest.mark.parametrize("model_class", [ListedModel, UnlistedModel])
+def test_a_model_of_a_users_own_is_trained(model_class: type[Any]) -> None:
+    model = model_class()
+    train_own(model, optim.SGD([model.weight], lr=0.1))
+
+    assert np.any(model.weight.data)
+
+
+def test_an_optimizer_of_another_model_is_refused_for_a_model_whose_parameters_are_a_list() -> None:
+    with pytest.raises(InputError, match="SGD has 1 parameter and the model 1"):
+        train_own(ListedModel(), optim.SGD(ListedModel().parameters(), lr=0.1))
+
+
+@pytest.mark.parametrize(
+    ("make_schedule", "message"),
+    [
+        (lambda other: optim.StepLR(other, 2), r"StepLR has another optimiser \(SGD\).*optim\.StepLR\(optimizer, "),
+        (optim.ReduceLROnPlateau, "ReduceLROnPlateau has another optimiser"),
+        (
+            lambda other: optim.SequentialLR(other, [optim.LinearLR(None), optim.StepLR(None, 2)], [1]),
+            "SequentialLR has another optimiser",
+        ),
+        (lambda _: optim.ExponentialLR(None, 0.9), "ExponentialLR has no optimiser"),
+    ],
+    ids=["step", "plateau", "sequence", "none"],
+)
+def test_a_schedule_of_another_optimizer_is_refused_at_once(make_schedule: Any, message: str) -> None:
+    training = SmallTraining()
+    other = optim.SGD(training.model.parameters(), lr=0.5)
+    with pytest.raises(InputError, match=message):
+        training.train(stop_after(0), epochs=1, schedule=make_schedule(other))
+
+    assert training.optimizer.list_rates() == {"groups.0.lr": 0.02}
+
+
+def test_a_schedule_of_a_users_own_needs_no_optimizer() -> None:
+    class Halving:
+        def __init__(self, group: Any) -> None:
+            self.group = group
+
+        def step(self) -> None:
+            self.group.settings["lr"] /= 2.0
+
+    training = SmallTraining()
+    training.train(epochs=2, schedule=Halving(training.optimizer.groups[0]))
+
+    assert training.optimizer.list_rates() == {"groups.0.lr": 0.005}
 
 
 @pytest.fixture

@@ -363,6 +363,10 @@ class Circuit(ir.CircuitGraph, Drawable):
     def _circuit_and_run(self) -> tuple[ir.CircuitGraph, BareRun | None]:
         return self, None
 
+    def _complete_inputs(self, vector: Sequence[object], inputs: dict[str, object]) -> dict[str, object]:
+        """Return the inputs by name, with those that are left out where the circuit knows their values."""
+        return inputs
+
     def _ipython_key_completions_(self) -> list[str]:
         """Return the names that `circuit[...]` accepts, for completion."""
         return [name for _, name in self.columns.names]
@@ -625,7 +629,7 @@ class Circuit(ir.CircuitGraph, Drawable):
 class ImportedCircuit(Circuit):
     """A circuit that was taken from a run of another framework, with the values that its inputs had there.
 
-    Calls and `run` use these values for the inputs that are left out.
+    Calls, `run`, `wg.run`, `wg.blame` and `wg.check_grads` use these values for the inputs that are left out.
 
     >>> imported = ImportedCircuit(circuit("x * y").columns, {"x": 3.0, "y": 2.0})
     >>> imported(), imported(y=5.0), imported.run().grads
@@ -640,11 +644,14 @@ class ImportedCircuit(Circuit):
 
     def __call__(self, /, *vector: object, **inputs: object) -> Any:
         """Compute the output as a circuit does; inputs that are left out have the values of the run."""
-        return super().__call__(*vector, **(inputs if vector else {**self.point, **inputs}))
+        return super().__call__(*vector, **self._complete_inputs(vector, inputs))
 
     def run(self, /, *vector: object, **inputs: object) -> Run:
         """Run forward and backward as a circuit does; inputs that are left out have the values of the run."""
-        return super().run(*vector, **(inputs if vector else {**self.point, **inputs}))
+        return super().run(*vector, **self._complete_inputs(vector, inputs))
+
+    def _complete_inputs(self, vector: Sequence[object], inputs: dict[str, object]) -> dict[str, object]:
+        return inputs if vector else {**self.point, **inputs}
 
 
 CIRCUIT_MAKERS.append(ImportedCircuit)

@@ -24,7 +24,6 @@ from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import CheckError, InputError, OperandError, WiregradError, short_repr
 from wiregrad.frontends.recording.session import anomaly
 from wiregrad.inspect.blame import Blame
-from wiregrad.inspect.blame import blame as blame_of
 from wiregrad.inspect.check import GradientCheck, check_gradients
 from wiregrad.inspect.explain import Explanation, explain_value
 from wiregrad.inspect.flight_recorder import Event, Flight, Snapshot, copy_step
@@ -41,6 +40,8 @@ __all__ = ["anomaly", "blame", "check_grads", "explain", "record"]
 
 def blame(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) -> Blame:
     """Find the op of a function that first produced a non-finite number, forward or backward, with its line.
+
+    A circuit takes its inputs as in `circuit.run`.
 
     >>> import numpy as np
     >>> def distance(x, y):
@@ -60,7 +61,7 @@ def blame(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) 
         )
     with np.errstate(all="ignore"):
         circuit, inputs = trace_with_inputs(f, args, kwargs)
-        return blame_of(interpreter.run_all_outputs(circuit, inputs))
+        return Run.from_backend_run(interpreter.run_all_outputs(circuit, inputs)).blame()
 
 
 def _is_torch_module(thing: object) -> bool:
@@ -75,11 +76,14 @@ def check_grads(
     """Compare the derivative of every op that a function (or circuit) uses with a numerical one, at the values it sees.
 
     A wrong rule raises `CheckError`, which names the op, the wire, the line and both numbers; with `raises=False` it is
-    only reported. The report lists kinks, and points where numerical derivatives cannot decide.
+    only reported. The report lists kinks, and points where numerical derivatives cannot decide. A circuit takes its
+    inputs as in `circuit.run`.
 
     >>> print(check_grads(lambda x, w: np.tanh(x * w), 0.5, -1.2))
     2 nodes, 3 wires, 3 rules to second order: all rules hold
     """
+    if isinstance(f, Circuit):
+        kwargs = f._complete_inputs(args, kwargs)
     report = check_gradients(f, args, kwargs, order=order)
     if raises and not report.ok:
         raise CheckError(str(report), report=report)

@@ -36,6 +36,7 @@ from wiregrad.frontends.transforms.derivatives import (
 )
 from wiregrad.frontends.transforms.vmap_and_checkpoint import checkpoint, vmap
 from wiregrad.ir import TABLE, CircuitGraph, Op, Pattern
+from wiregrad.ir.certificates import pop_check_option
 from wiregrad.lazy import load_module_lazily, load_names_lazily
 from wiregrad.ops import elementwise_records
 from wiregrad.ops.functions import FUNCTIONS
@@ -186,7 +187,7 @@ def trace(f: Callable[..., object], /, *args: object, **kwargs: object) -> Circu
 def run(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) -> Run:
     """Trace a function at a point and run its circuit there, forward and backward; every value and gradient is kept.
 
-    For a `Value`, the circuit that was recorded for it is run.
+    For a `Value`, the circuit that was recorded for it is run; a circuit is run itself.
 
     >>> result = run(lambda x, w: x * w + w, 2.0, -3.0)
     >>> result.output, result.grads
@@ -225,7 +226,12 @@ setattr(Value, "__wiregrad_circuit__", _find_circuit)  # noqa: B010 - `wg.circui
 def trace_with_inputs(
     f: Callable[..., object] | Value, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[Circuit, list[Any]]:
-    """Return the circuit of a function at a point, or the circuit recorded for a value, and its inputs there."""
+    """Return the circuit of a function at a point, or the circuit recorded for a value, and its inputs there.
+
+    A circuit is returned itself: a trace of its call would have the inputs that are left out as constants.
+    """
+    if isinstance(f, Circuit):
+        return _bind_circuit(f, args, kwargs)
     if not isinstance(f, Value):
         circuit, inputs = tracing.trace_at(f, args, kwargs)
         return Circuit(circuit.columns), inputs
@@ -234,3 +240,10 @@ def trace_with_inputs(
         raise OperandError(f"a wg.Value already has its inputs, so it takes no arguments; got {arguments}")
     circuit, inputs = tracing.circuit_of_value(f)
     return Circuit(circuit.columns), inputs
+
+
+def _bind_circuit(circuit: Circuit, vector: tuple[object, ...], inputs: dict[str, object]) -> tuple[Circuit, list[Any]]:
+    """Return a circuit and the values of its inputs, which are given as to `circuit.run`."""
+    check = pop_check_option(circuit, inputs)
+    values = interpreter.bind_inputs(circuit, vector, circuit._complete_inputs(vector, inputs))
+    return circuit if check else circuit.unchecked(), values
