@@ -14,7 +14,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.api import ImportedCircuit
-from wiregrad.errors import InputError
+from wiregrad.errors import GradientError, InputError
 from wiregrad.inspect.check import GradientCheck, check_gradients
 from wiregrad.inspect.wire_rules import CheckedWire, SampledElements
 from wiregrad.ops import TABLE, Elementwise, Pattern
@@ -489,7 +489,7 @@ def test_containers_and_keywords_are_arguments() -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [(3,), (True,), (np.nan,), (np.array([1.0, np.nan, np.inf]),), (np.zeros((0, 2)),), (np.float32(2.0),), (2j,)],
+    [(np.nan,), (np.array([1.0, np.nan, np.inf]),), (np.zeros((0, 2)),), (np.float32(2.0),), (2j,)],
     ids=str,
 )
 def test_every_kind_of_argument_gets_an_answer(args: tuple[Any, ...]) -> None:
@@ -542,3 +542,28 @@ def test_analytic_ops_are_compared_with_a_complex_step(name: str, has_one: bool)
     elements = SampledElements.from_wire(CheckedWire(op, 0, xs, op.compute(*xs)))
 
     assert (elements.complex_step_slopes() is not None) == has_one
+
+
+@pytest.mark.parametrize(
+    ("args", "got"),
+    [
+        ((0,), "got int 0; write 0.0"),
+        ((True,), "got bool True"),
+        ((np.arange(3),), "got an array of int64"),
+        (([1, 2],), "got int 1; write 1.0"),
+    ],
+)
+def test_whole_numbers_alone_leave_nothing_to_differentiate(args: tuple[Any, ...], got: str) -> None:
+    with pytest.raises(GradientError, match=f"argument 0 of f must be real or complex to be differentiated; {got}"):
+        wg.check_grads(make_root(), *args)
+
+
+def test_whole_numbers_beside_real_ones_are_constants() -> None:
+    wg.check_grads(lambda x, n: x**n, 2.0, 3)
+
+
+def make_root() -> Callable[..., Any]:
+    def f(x: Any) -> Any:
+        return np.sum(np.sqrt(np.add(x, 1)))
+
+    return f

@@ -23,6 +23,7 @@ from wiregrad.backends import RunNode, RunRecord, interpreter
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import CheckError, InputError, OperandError, WiregradError, short_repr
 from wiregrad.frontends.recording.session import anomaly
+from wiregrad.frontends.recording.trace import refuse_constants
 from wiregrad.inspect.blame import Blame
 from wiregrad.inspect.check import GradientCheck, check_gradients
 from wiregrad.inspect.explain import Explanation, explain_value
@@ -61,6 +62,8 @@ def blame(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) 
         )
     with np.errstate(all="ignore"):
         circuit, inputs = trace_with_inputs(f, args, kwargs)
+        if callable(f):
+            refuse_constants(f, circuit, args, kwargs)
         return Run.from_backend_run(interpreter.run_all_outputs(circuit, inputs)).blame()
 
 

@@ -124,6 +124,8 @@ class ObservedTensor:
     held: HeldValue | None = None
     is_leaf: bool = True
     """Whether no op of the framework's graph made it; known of tensors that come from outside."""
+    value_op: int | None = None
+    """The op that made or wrote the value of a leaf, as when a parameter is drawn; gradients end at the leaf."""
 
     @property
     def value(self) -> Any:
@@ -300,6 +302,14 @@ class ObservedRun:
         earlier = [k for k in self.by_storage[observed.storage] if self.tensors[k].version < observed.version]
         return (*self.ops[observed.writer].outputs, *earlier)
 
+    def value_sources_of(self, tensor: int) -> tuple[int, ...]:
+        """Return the tensors that a value comes from: its parents, or what an op gave to a leaf of the graph."""
+        value_op = self.tensors[tensor].value_op
+        if value_op is None:
+            return self.parents_of(tensor)
+        op = self.ops[value_op]
+        return (*op.outputs, *(after for _, after in op.written))
+
     @cached_property
     def by_storage(self) -> dict[int, list[int]]:
         """The tensors of each storage."""
@@ -423,6 +433,9 @@ def join_runs(first: ObservedRun, second: ObservedRun) -> ObservedRun:
         # The running statistics of a layer belong to the run that reads them, whoever wrote them.
         is_outside = tensor.producer is None and tensor.writer is None and tensor.kind != "buffer"
         same = known.get(identify_tensor(tensor)) if is_outside else None
+        if same is not None and tensor.is_leaf and tensor.requires_grad and first.tensors[same].producer is not None:
+            # A parameter that the first run drew, and only the second one reads: gradients end at it.
+            same = None
         numbers[tensor.index] = len(tensors) if same is None else same
         if same is None:
             tensors.append(shift_tensor(tensor, len(tensors), len(first.ops)))
@@ -449,7 +462,8 @@ def shift_tensor(tensor: ObservedTensor, index: int, ops: int) -> ObservedTensor
     """Return a tensor with another number, of a run whose ops have higher numbers."""
     producer = None if tensor.producer is None else tensor.producer + ops
     writer = None if tensor.writer is None else tensor.writer + ops
-    return replace(tensor, index=index, producer=producer, writer=writer)
+    value_op = None if tensor.value_op is None else tensor.value_op + ops
+    return replace(tensor, index=index, producer=producer, writer=writer, value_op=value_op)
 
 
 class RunShift(NamedTuple):
@@ -759,7 +773,7 @@ class ObservedFaults:
         # If the loss is infinite because of an infinity that the user wrote, it is not what was meant.
         meant = set() if not wants_nan and tensor in self._meant else self._meant
         while True:
-            parents = self.run.parents_of(tensor)
+            parents = self.run.value_sources_of(tensor)
             with_nan = [parent for parent in parents if self.is_broken(parent)[0]]
             with_inf = [parent for parent in parents if self.is_broken(parent)[1] and parent not in meant]
             if wants_nan and not with_nan and with_inf:
@@ -781,6 +795,9 @@ class ObservedFaults:
         return found
 
     def _is_meant(self, tensor: ObservedTensor, meant: set[int]) -> bool:
+        if tensor.value_op is not None:
+            spoiled = {source for source in self.run.value_sources_of(tensor.index) if any(self.is_broken(source))}
+            return bool(spoiled) and spoiled <= meant
         if tensor.producer is None:
             return tensor.kind == "input" and not tensor.requires_grad
         op = self.run.ops[tensor.producer]

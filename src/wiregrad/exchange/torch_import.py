@@ -924,6 +924,8 @@ def _watch_call(
     watch = TorchWatch(function if isinstance(function, torch.nn.Module) else None, keep="all")
     watch.name_modules(find_modules(function))
     watch.splits_steps = False
+    # The circuit begins at the arguments, also where the function writes to them past autograd.
+    watch.ends_at_leaves = False
     escapes = EscapeMode(watch)
     with torch.enable_grad(), watch:
         watch.name_inputs(inputs)

@@ -1,9 +1,10 @@
 """Watch a PyTorch program: record every op it runs, with values, gradients, modules and lines.
 
 A dispatch mode sees each op below autograd, where composites are already decomposed. A tensor is known by its storage,
-offset, shape, stride and dtype; a write in place begins a new version of its storage. Values are held without a copy,
-and copied just before an op writes over them. Hooks on the nodes of autograd's graph give what each op received and
-sent in the backward pass.
+offset, shape, stride and dtype; a write in place begins a new version of its storage. A leaf that requires a gradient
+comes from outside, even where an op of the run made or wrote it: autograd's graph ends there. Values are held without a
+copy, and copied just before an op writes over them. Hooks on the nodes of autograd's graph give what each op received
+and sent in the backward pass.
 
 Watching changes no number of the program: the recorder only holds on to tensors, and what it computes itself runs
 outside of the mode.
@@ -351,10 +352,13 @@ class ValueStore:
 class TensorBook:
     """The tensors of one step: which observed tensor a tensor of the framework is."""
 
-    def __init__(self, run: ObservedRun, store: ValueStore, names: dict[TensorKey, tuple[str, str]]) -> None:
+    def __init__(
+        self, run: ObservedRun, store: ValueStore, names: dict[TensorKey, tuple[str, str]], *, ends_at_leaves: bool
+    ) -> None:
         self.run = run
         self.store = store
         self._names = names
+        self._ends_at_leaves = ends_at_leaves
         self._known: dict[TensorKey, ObservedTensor] = {}
         self._graphs: dict[tuple[Any, ...], int] = {}
         """The tensors from outside that have a graph, by what identifies them in all steps."""
@@ -378,14 +382,29 @@ class TensorBook:
         if twin is not None and twin[0]() is tensor and twin[1].version == version:
             return twin[1]
         requires_grad = tensor.requires_grad
-        found = self._known.get((key, version, requires_grad))
-        if found is None:
-            found = self._known.get((key, version, not requires_grad))
-            if found is None or found.producer is not None:
-                found = self._add(tensor, key, version, None)
-                self._name_outside(found, tensor, key, frame)
-            self._known[key, version, requires_grad] = found
+        known = self._known.get((key, version, requires_grad))
+        is_end = self._ends_at_leaves and ends_graph(tensor)
+        if known is not None and not (is_end and known.producer is not None):
+            return known
+        found = known or self._known.get((key, version, not requires_grad))
+        if found is None or found.producer is not None:
+            maker = None if found is None else found.producer
+            found = self._add(tensor, key, version, None)
+            self._name_outside(found, tensor, key, frame, is_end=is_end)
+            if is_end and found.value_op is None:
+                found.value_op = maker
+        self._known[key, version, requires_grad] = found
         return found
+
+    def name_tensor(self, tensor: Any, kind: str, name: str) -> None:
+        """Name a parameter or buffer, which ops may have read before."""
+        key = self.key_of(tensor)
+        kind, name = self._names.setdefault(key, (kind, name))
+        for requires_grad in (False, True):
+            observed = self._known.get((key, self._version_of(tensor), requires_grad))
+            if observed is not None and observed.kind == "input":
+                observed.kind = kind
+                observed.name = name
 
     def add_result(self, tensor: Any, producer: int) -> ObservedTensor:
         """Add the result of an op; whether it requires a gradient is known later."""
@@ -421,15 +440,20 @@ class TensorBook:
         self.run.tensors.append(observed)
         return observed
 
-    def _name_outside(self, observed: ObservedTensor, tensor: Any, key: TensorKey, frame: FrameType | None) -> None:
+    def _name_outside(
+        self, observed: ObservedTensor, tensor: Any, key: TensorKey, frame: FrameType | None, *, is_end: bool
+    ) -> None:
         """Name a tensor that no recorded op made: a parameter, a view of something written, or an input."""
+        entry = self.store.find_entry(tensor)
+        writer = None if entry is None else entry.writer
+        written_by = writer[1] if writer is not None and writer[0] is self.run else None
+        if is_end:
+            observed.value_op = written_by
         if key in self._names:
             observed.kind, observed.name = self._names[key]
             return
-        entry = self.store.find_entry(tensor)
-        writer = None if entry is None else entry.writer
-        if writer is not None and writer[0] is self.run:
-            observed.writer = writer[1]
+        if written_by is not None and not is_end:
+            observed.writer = written_by
             return
         observed.kind = "input"
         observed.name = find_variable(tensor, frame)
@@ -439,6 +463,12 @@ class TensorBook:
     def find_outside(self, tensor: ObservedTensor) -> int | None:
         """Return the number that a tensor of an earlier step has in this step; None if no op has read it."""
         return self._graphs.get(identify_tensor(tensor))
+
+
+def ends_graph(tensor: Any) -> bool:
+    """Return whether gradients end at a tensor: a leaf that requires one, such as a parameter."""
+    # A view that is made under no_grad is called a leaf, and requires a gradient if its base does.
+    return bool(tensor.requires_grad and tensor.is_leaf and not (tensor._is_view() and tensor._base.requires_grad))
 
 
 def find_variable(tensor: Any, frame: FrameType | None) -> str:
@@ -542,12 +572,14 @@ class StepRecorder:
         sites: SourceCalls,
         names: dict[TensorKey, tuple[str, str]],
         passes: PassCounter,
+        *,
+        ends_at_leaves: bool,
     ) -> None:
         self.run = ObservedRun(step=step, read=read_tensor, parents=modules.parents)
         self.store = store
         self.modules = modules
         self.sites = sites
-        self.book = TensorBook(self.run, store, names)
+        self.book = TensorBook(self.run, store, names, ends_at_leaves=ends_at_leaves)
         self.passes = passes
         self._unsettled: list[tuple[Any, ObservedTensor]] = []
         self._last_call: tuple[FrameType, int] | None = None
@@ -642,7 +674,11 @@ class StepRecorder:
 
     def _attach_tensor(self, tensor: Any, observed: ObservedTensor) -> None:
         """Attach the node that made a tensor to the op that made it, or that wrote to its storage."""
-        node = tensor.grad_fn
+        try:
+            node = tensor.grad_fn
+        except RuntimeError:
+            # PyTorch has no node for a view that was made under no_grad and then written to.
+            return
         if node is None:
             return
         if observed.producer is not None:
@@ -796,6 +832,8 @@ class TorchWatch:
         self.steps_seen = 0
         self.splits_steps = True
         """Whether the first op after a backward pass begins another step."""
+        self.ends_at_leaves = True
+        """Whether a leaf that requires a gradient comes from outside although an op of the run wrote its value."""
         self._is_step_done = False
         self._backward_depth = 0
         self._update_depth = 0
@@ -951,7 +989,13 @@ class TorchWatch:
         self._store.begin_step()
         self._is_step_done = False
         self._recorder = StepRecorder(
-            self.steps_seen, self._store, self._modules, self._sites, self._names, self._passes
+            self.steps_seen,
+            self._store,
+            self._modules,
+            self._sites,
+            self._names,
+            self._passes,
+            ends_at_leaves=self.ends_at_leaves,
         )
         self._recorder.run.parameters = self._parameters
         self.steps.append(self._recorder.run)
@@ -1034,7 +1078,7 @@ class TorchWatch:
             named = [("parameter", root.named_parameters(prefix)), ("buffer", root.named_buffers(prefix))]
             for kind, pairs in named:
                 for name, tensor in pairs:
-                    self._names.setdefault(self._recorder.book.key_of(tensor), (kind, name))
+                    self._recorder.book.name_tensor(tensor, kind, name)
         self._modules.added.clear()
 
 

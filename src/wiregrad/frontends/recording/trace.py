@@ -392,6 +392,16 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
     return TraceWriter(traced, names, _name_function(f)).write_circuit(), inputs
 
 
+def refuse_constants(f: Callable[..., Any], circuit: CircuitGraph, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Raise if the circuit of a function has no inputs because its arguments are whole numbers, which are constants."""
+    if circuit.input_indices():
+        return
+    for name, argument in {**dict(enumerate(args)), **kwargs}.items():
+        for leaf in flatten(argument)[0]:
+            if isinstance(leaf, int | np.integer) or (isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub"):
+                as_data(leaf, f"argument {name} of {_name_function(f)}", strict=True)
+
+
 def _name_function(f: Callable[..., Any]) -> str:
     """Return the name of a function, or of the class of a model that is called like one."""
     otherwise = "f" if is_library_module(type(f)) else type(f).__name__
