@@ -396,7 +396,7 @@ def refuse_constants(f: Callable[..., Any], circuit: CircuitGraph, args: Sequenc
     """Raise if the circuit of a function has no inputs because its arguments are whole numbers, which are constants."""
     if circuit.input_indices():
         return
-    for name, argument in {**dict(enumerate(args)), **kwargs}.items():
+    for name, argument in [*enumerate(args), *kwargs.items()]:
         for leaf in flatten(argument)[0]:
             if isinstance(leaf, int | np.integer) or (isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub"):
                 as_data(leaf, f"argument {name} of {_name_function(f)}", strict=True)
