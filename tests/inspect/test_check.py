@@ -489,7 +489,7 @@ def test_containers_and_keywords_are_arguments() -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [(np.nan,), (np.array([1.0, np.nan, np.inf]),), (np.zeros((0, 2)),), (np.float32(2.0),), (2j,)],
+    [(3,), (True,), (np.nan,), (np.array([1.0, np.nan, np.inf]),), (np.zeros((0, 2)),), (np.float32(2.0),), (2j,)],
     ids=str,
 )
 def test_every_kind_of_argument_gets_an_answer(args: tuple[Any, ...]) -> None:

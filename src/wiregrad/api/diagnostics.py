@@ -23,7 +23,7 @@ from wiregrad.backends import RunNode, RunRecord, interpreter
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import CheckError, InputError, OperandError, WiregradError, short_repr
 from wiregrad.frontends.recording.session import anomaly
-from wiregrad.frontends.recording.trace import refuse_constants
+from wiregrad.frontends.recording.trace import refuse_whole_numbers
 from wiregrad.inspect.blame import Blame
 from wiregrad.inspect.check import GradientCheck, check_gradients
 from wiregrad.inspect.explain import Explanation, explain_value
@@ -62,8 +62,8 @@ def blame(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) 
         )
     with np.errstate(all="ignore"):
         circuit, inputs = trace_with_inputs(f, args, kwargs)
-        if callable(f):
-            refuse_constants(f, circuit, args, kwargs)
+        if not inputs and callable(f):
+            refuse_whole_numbers(f, args, kwargs)
         return Run.from_backend_run(interpreter.run_all_outputs(circuit, inputs)).blame()
 
 
@@ -88,6 +88,8 @@ def check_grads(
     if isinstance(f, Circuit):
         kwargs = f._complete_inputs(args, kwargs)
     report = check_gradients(f, args, kwargs, order=order)
+    if not report.checked.wires and not isinstance(f, Circuit):
+        refuse_whole_numbers(f, args, kwargs)
     if raises and not report.ok:
         raise CheckError(str(report), report=report)
     return report

@@ -454,7 +454,7 @@ class CircuitViews:
         >>> import wiregrad as wg
         >>> run = wg.circuit("y = 3 - 2 * x").run(x=0.5)
         >>> CircuitViews(run.circuit, run).get_negative_mask("grad").tolist()
-        [False, True, False, True, False]
+        [True, False, False, True, False]
         """
         if self.run is None:
             return np.zeros(self.circuit.size, bool)

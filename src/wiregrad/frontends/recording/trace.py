@@ -392,14 +392,12 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
     return TraceWriter(traced, names, _name_function(f)).write_circuit(), inputs
 
 
-def refuse_constants(f: Callable[..., Any], circuit: CircuitGraph, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Raise if the circuit of a function has no inputs because its arguments are whole numbers, which are constants."""
-    if circuit.input_indices():
-        return
-    for name, argument in [*enumerate(args), *kwargs.items()]:
-        for leaf in flatten(argument)[0]:
-            if isinstance(leaf, int | np.integer) or (isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub"):
-                as_data(leaf, f"argument {name} of {_name_function(f)}", strict=True)
+def refuse_whole_numbers(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Raise if all arguments of a function are whole numbers, which are constants: nothing depends on them."""
+    leaves = [(name, leaf) for name, item in [*enumerate(args), *kwargs.items()] for leaf in flatten(item)[0]]
+    if leaves and all(np.asarray(leaf).dtype.kind in "iub" for _, leaf in leaves):
+        name, leaf = leaves[0]
+        as_data(leaf, f"argument {name} of {_name_function(f)}", strict=True)
 
 
 def _name_function(f: Callable[..., Any]) -> str:
