@@ -552,28 +552,3 @@ def test_a_node_of_a_run_is_led_to_the_question_of_the_run() -> None:
 
     with pytest.raises(OperandError, match=r"for a node of a run call run\.explain\('a'\)"):
         wg.explain(run["a"])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("args", "got"),
-    [
-        ((0,), "got int 0; write 0.0"),
-        ((True,), "got bool True"),
-        ((np.arange(3),), "got an array of int64"),
-        (([1, 2],), "got int 1; write 1.0"),
-    ],
-)
-def test_whole_numbers_alone_leave_nothing_to_differentiate(args: tuple[Any, ...], got: str) -> None:
-    with pytest.raises(GradientError, match=f"argument 0 of f must be real or complex to be differentiated; {got}"):
-        wg.blame(make_root(), *args)
-
-
-def test_whole_numbers_beside_real_ones_are_constants() -> None:
-    wg.blame(lambda x, n: x**n, 2.0, 3)
-
-
-def make_root() -> Callable[..., Any]:
-    def f(x: Any) -> Any:
-        return np.sum(np.sqrt(np.add(x, 1)))
-
-    return f

@@ -553,13 +553,17 @@ def test_analytic_ops_are_compared_with_a_complex_step(name: str, has_one: bool)
         (([1, 2],), "got int 1; write 1.0"),
     ],
 )
-def test_whole_numbers_alone_leave_nothing_to_differentiate(args: tuple[Any, ...], got: str) -> None:
+@pytest.mark.parametrize("ask", [wg.check_grads, wg.blame])
+def test_whole_numbers_alone_leave_nothing_to_differentiate(
+    ask: Callable[..., Any], args: tuple[Any, ...], got: str
+) -> None:
     with pytest.raises(GradientError, match=f"argument 0 of f must be real or complex to be differentiated; {got}"):
-        wg.check_grads(make_root(), *args)
+        ask(make_root(), *args)
 
 
-def test_whole_numbers_beside_real_ones_are_constants() -> None:
-    wg.check_grads(lambda x, n: x**n, 2.0, 3)
+@pytest.mark.parametrize("ask", [wg.check_grads, wg.blame])
+def test_whole_numbers_beside_real_ones_are_constants(ask: Callable[..., Any]) -> None:
+    ask(lambda x, n: x**n, 2.0, 3)
 
 
 def make_root() -> Callable[..., Any]:

@@ -1058,13 +1058,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         >>> compile(lambda x: {"sum": x + 1.0, "product": 2.0 * x}).batch(np.array([0.5, 3.0]))
         {'sum': array([1.5, 4. ]), 'product': array([1., 6.])}
         """
-        refuse_keywords(self._f, keywords)
-        check_threads(threads)
-        runs_here = executor is None and chunk_size is None and not progress
-        if runs_here and out is None:
-            answer = self._repeat_batch(args, threads, gradient=False)
-            if answer is not None:
-                return answer
+        is_usual = out is None and executor is None and chunk_size is None and not progress
+        repeated = self._begin_batch(args, keywords, threads, is_usual=is_usual, gradient=False)
+        if repeated is not None:
+            return repeated
         table = PointTable(args)
         results = ResultStructure(self)
         outputs, tree = (None, None) if out is None else flatten(out)
@@ -1082,11 +1079,21 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         )
         return results.build_like(answer.points.values, tree)
 
-    def _repeat_batch(self, args: tuple[Any, ...], threads: int | None, *, gradient: bool) -> Any:
-        """Return what a batch like the last one returns; None if it has to be answered in the usual way."""
+    def _begin_batch(
+        self,
+        args: tuple[Any, ...],
+        keywords: Mapping[str, object],
+        threads: int | None,
+        *,
+        is_usual: bool,
+        gradient: bool,
+    ) -> Any:
+        """Return what a batch without options returns that is like the last one; None for any other."""
+        refuse_keywords(self._f, keywords)
+        check_threads(threads)
         cache = self._cache
         repeated = cache.batches.get(gradient)
-        if repeated is None or is_disturbed(cache):
+        if not is_usual or repeated is None or is_disturbed(cache):
             return None
         result = repeated.answer(args, threads)
         self._calls += result is not None
@@ -1156,13 +1163,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         >>> compile(huber).batch_value_and_grad(np.array([0.5, 3.0, -2.0]), 1.0)
         (array([0.125, 2.5  , 1.5  ]), array([ 0.5,  1. , -1. ]))
         """
-        refuse_keywords(self._f, keywords)
-        check_threads(threads)
-        runs_here = executor is None and chunk_size is None and not progress
-        if runs_here and out is None:
-            answer = self._repeat_batch(args, threads, gradient=True)
-            if answer is not None:
-                return answer  # type: ignore[no-any-return]
+        is_usual = out is None and executor is None and chunk_size is None and not progress
+        repeated = self._begin_batch(args, keywords, threads, is_usual=is_usual, gradient=True)
+        if repeated is not None:
+            return repeated  # type: ignore[no-any-return]
         table = PointTable(args)
         places, single = resolve_arguments(self._f, args, {}, self._argnums, self._argnames)
         named = list(join_arguments(args, {}))
