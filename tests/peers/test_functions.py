@@ -112,8 +112,10 @@ def gradient_function(case: Case) -> Callable[..., Any]:
 
 
 def points(name: str) -> list[list[Any]]:
-    """Return points at which branches and masks differ; functions of positive numbers stay among them."""
-    inputs, positive = CASES[name].inputs, any(word in name for word in ("log", "sqrt", "power", "coordinates"))
+    """Return points at which branches and masks differ; functions and rules for positive numbers stay among them."""
+    inputs = CASES[name].inputs
+    # The slope of a square is a root of its output for positive numbers alone.
+    positive = any(word in name for word in ("log", "sqrt", "power", "coordinates", "output: square"))
     moves = (lambda x: x, lambda x: 1.1 * x + 0.03, lambda x: 0.9 * x + 0.1 if positive else 0.1 - x)
     return [[move(np.asarray(x)) if np.ndim(x) else move(x) for x in inputs] for move in moves]
 
