@@ -1074,9 +1074,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             )
         structure = results.tree
         assert structure is not None
-        self._cache.batches[False] = repeat_batch(
-            args, answer, self.device, lambda values, _: unflatten(structure, values)
-        )
+        if is_usual:
+            self._cache.batches[False] = repeat_batch(
+                args, answer, self.device, lambda values, _: unflatten(structure, values)
+            )
         return results.build_like(answer.points.values, tree)
 
     def _begin_batch(
@@ -1187,9 +1188,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             answer = answer_batch(
                 self, table, ask, wanted=tuple(wanted), threads=threads, outputs=outputs, workers=workers
             )
-        self._cache.batches[True] = repeat_batch(
-            args, answer, self.device, lambda values, grads: (values[0], grads[0] if single else tuple(grads))
-        )
+        if is_usual:
+            self._cache.batches[True] = repeat_batch(
+                args, answer, self.device, lambda values, grads: (values[0], grads[0] if single else tuple(grads))
+            )
         columns = iter(answer.points.grads or ())
         grads = [table.build_argument(columns, position) for position in positions]
         return answer.points.values[0], grads[0] if single else tuple(grads)

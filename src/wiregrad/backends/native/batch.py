@@ -396,7 +396,6 @@ def run_columns(
     return job.find_failures()
 
 
-@cache
 def _plan_columns(real: RealType, entries: tuple[int, ...]) -> _Moves:
     """Return the moves of contiguous columns that begin at address 0."""
     moves = [(entry * real.lanes, 0, 1, 1, 0) for entry in entries]
