@@ -378,6 +378,8 @@ def test_coefficients_interpolate_the_functions_they_stand_for() -> None:
     arcsine = _root(lambda t: (mpmath.asin(t) / t - 1) / t**2)
     made = {
         "EXP": _interpolated(lambda r: (mpmath.exp(r) - 1 - r) / r**2, -half_log, half_log, 10),
+        "EXP_SHORT": _interpolated(lambda r: (mpmath.exp(r) - 1 - r) / r**2, -half_log / 8, half_log / 8, 6),
+        "ROOTS_OF_2": tuple(float(mpmath.root(2**k, 8)) for k in range(8)),
         "LOG": _interpolated(_root(_log_of_quotient), 0, log_end, 7),
         "LOG_LATER": _interpolated(_root(_log_of_quotient), 0, log_end, 8)[1:],
         "SIN": _interpolated(sine, 0, half_turn, 8),

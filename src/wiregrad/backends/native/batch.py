@@ -74,7 +74,7 @@ from wiregrad.backends.native.llvm_writer import (
 )
 from wiregrad.backends.native.step_kinds import OUTPUT_HOLE, ExpressionLowering, write_step
 from wiregrad.backends.native.tiers import SEED_STEP, NativeProgram, SlotAccess, copy_aligned
-from wiregrad.backends.native.vector_math import SCALEF_FEATURE, call_inline
+from wiregrad.backends.native.vector_math import call_inline, list_used_features
 from wiregrad.lazy import NamedTuple, import_module, load_module_lazily
 
 if TYPE_CHECKING:
@@ -868,7 +868,7 @@ class _TileAccess(SlotAccess):
 def _write_kernel(program: NativeProgram, kernel: KernelKey) -> str:
     """Return the LLVM module of a loop over groups of tiles: reads columns, takes all steps, and writes columns."""
     real = program.real
-    w = LlvmWriter(real.lanes, shares=True, features={SCALEF_FEATURE} & jit.processor_features())
+    w = LlvmWriter(real.lanes, shares=True, features=list_used_features())
     pointers = ", ".join(f"ptr {'noalias ' if name == 'w' else ''}%{name}" for name in _KERNEL_PARAMETERS)
     w.begin_function(f"void @columns({pointers}, i64 %first, i64 %groups)", spills_vectors=True)
     sources = _load_columns(w, "reads", kernel.reads)

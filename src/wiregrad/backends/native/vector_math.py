@@ -74,6 +74,18 @@ EXP = _parse_hex_floats(
     "0x1.a01a01a7c41d5p-13 0x1.a019b90d2ae7ap-16 0x1.71de0dae63bb3p-19 0x1.289185613a3d6p-22 0x1.af38a9b0ec855p-26"
 )
 """(e**r - 1 - r) / r**2 for |r| <= ln(2) / 2."""
+EXP_SHORT = _parse_hex_floats(
+    "0x1.000000000002ep-1 0x1.555555555556ap-3 0x1.5555554e93acap-5 0x1.1111110e10556p-7 0x1.6c1b7131a0993p-10 "
+    "0x1.a01e2c15a33f3p-13"
+)
+"""The same for |r| <= ln(2) / 16."""
+ROOTS_OF_2 = _parse_hex_floats(
+    "0x1.0000000000000p+0 0x1.172b83c7d517bp+0 0x1.306fe0a31b715p+0 0x1.4bfdad5362a27p+0 0x1.6a09e667f3bcdp+0 "
+    "0x1.8ace5422aa0dbp+0 0x1.ae89f995ad3adp+0 0x1.d5818dcfba487p+0"
+)
+"""2**(k / 8) for k from 0 to 7."""
+ROOT_BITS = 3
+"""The number of bits of such a k."""
 COTH = _parse_hex_floats(
     "0x1.555555555553cp-2 -0x1.6c16c16be8510p-6 0x1.1566aae5d9480p-9 -0x1.bbd3f9ddeb4a9p-13 0x1.636664deb396dp-16"
 )
@@ -242,7 +254,15 @@ FORMATS = {"double": DOUBLE, "float": FLOAT}
 
 
 SCALEF_FEATURE = "avx512f"
-"""The processor feature that has an instruction for multiplying by powers of 2."""
+"""The processor feature that has instructions for multiplying by powers of 2 and for looking up 8 doubles."""
+RANGE_FEATURE = "avx512dq"
+"""The processor feature that has an instruction for limiting the size of a number."""
+
+
+def list_used_features() -> frozenset[str]:
+    """Return the features beyond fused multiply-add that functions use here; the bits are the same without them."""
+    used = frozenset([SCALEF_FEATURE, RANGE_FEATURE, "avx512vl"])
+    return used if used <= jit.processor_features() else frozenset()
 
 
 def _call_on_lanes(name: str, *operands: LlvmOperand) -> LlvmValue:
@@ -306,6 +326,8 @@ SCALEF_LANES = {"double": frozenset([1, 4, 8, 16]), "float": frozenset([4, 8, 16
 """The lane counts for which AVX-512 multiplies by powers of 2, in one instruction or in two."""
 SCALEF_BITS = 512
 """The size of the longest vectors of that instruction."""
+TABLE_LANES = 8
+"""The number of entries of a table, and of doubles in the longest vectors."""
 
 
 def scale_by_power_of_2(x: LlvmValue, k: LlvmValue) -> LlvmValue:
@@ -321,6 +343,43 @@ def scale_by_power_of_2(x: LlvmValue, k: LlvmValue) -> LlvmValue:
         return halves[0].pick_lanes(range(x.lanes), halves[1])
     form = "pd" if x.element == "double" else "ps"
     return _call_scalef(f"{form}.{bits}", (x, k), ["i32 4"] if bits == 512 else [])
+
+
+def look_up(name: str, table: Sequence[float], index: LlvmValue) -> LlvmValue:
+    """Write the entries of a table of 8 doubles whose numbers are the low bits of integers."""
+    w = index.writer
+    if SCALEF_FEATURE in w.features and 1 < index.lanes < TABLE_LANES:
+        wide = index.pick_lanes([k % index.lanes for k in range(TABLE_LANES)])
+        return look_up(name, table, wide).pick_lanes(range(index.lanes))
+    if index.lanes > TABLE_LANES:
+        low, high = (look_up(name, table, half) for half in split_lanes(index))
+        return low.pick_lanes(range(index.lanes), high)
+    numbers = ", ".join(w.as_value(entry, "double", 1).typed for entry in table)
+    if SCALEF_FEATURE in w.features and index.lanes == TABLE_LANES:
+        kind = format_vector_type("double", TABLE_LANES)
+        w.declare(kind, "@llvm.x86.avx512.permvar.df.512", kind, index.llvm_type)
+        call = f"call {kind} @llvm.x86.avx512.permvar.df.512({kind} <{numbers}>, {index.typed})"
+        return w.emit_shared("double", call, TABLE_LANES)
+    w.declared.add(f"@{name} = internal constant [{len(table)} x double] [{numbers}]")
+    start = w.name_value(f"@{name}", "ptr", 1)
+    places = index & (TABLE_LANES - 1)
+    lanes = [places] if index.lanes == 1 else [places.take_lane(k) for k in range(index.lanes)]
+    entries = [w.load("double", w.point_to("double", start, place), 1) for place in lanes]
+    return entries[0] if index.lanes == 1 else w.join_lanes(entries, index.lanes)
+
+
+def limit_size(x: LlvmValue, limit: float) -> LlvmValue:
+    """Write x, or the limit with the sign of x where that is nearer to 0 or where x is NaN."""
+    w = x.writer
+    if x.lanes > TABLE_LANES:
+        low, high = (limit_size(half, limit) for half in split_lanes(x))
+        return low.pick_lanes(range(x.lanes), high)
+    kind, most = x.llvm_type, w.as_value(limit, x.element, x.lanes)
+    name = "@llvm.x86.avx512.mask.range.pd.512"
+    w.declare(kind, name, kind, kind, "i32", kind, "i8", "i32")
+    return w.emit_value(
+        x.element, f"call {kind} {name}({x.typed}, {most.typed}, i32 2, {kind} zeroinitializer, i8 -1, i32 4)", x.lanes
+    )
 
 
 def split_lanes(x: LlvmValue) -> list[LlvmValue]:
@@ -421,21 +480,48 @@ def _add_higher_powers(r: LlvmValue, linear: LlvmValue) -> LlvmValue:
 
 def _join_exponential(parts: ExponentialParts, x: LlvmValue, factor: LlvmValue | None = None) -> LlvmValue:
     """Write 2**k * (1 + p) * factor; the scaling comes last, so it rounds only once. x has the sign of k."""
-    c = FORMATS[x.element]
     near = parts.p + 1.0 if factor is None else fma(parts.p, factor, factor)
+    return _scale_last(near, parts.shifted, x)
+
+
+def _scale_last(near: LlvmValue, shifted: LlvmValue, x: LlvmValue, part_bits: int = 0) -> LlvmValue:
+    """Write 2**k * near; k is the integer in the low bits of `shifted` but for `part_bits`, with the sign of x."""
+    c = FORMATS[x.element]
     if SCALEF_FEATURE in x.writer.features and x.lanes in SCALEF_LANES[x.element]:
-        return scale_by_power_of_2(near, parts.shifted - c.round)
+        # The instruction rounds its second operand down.
+        return scale_by_power_of_2(near, shifted - c.round * 2.0**-part_bits)
     down = x < 0.0
-    bits = parts.shifted.as_bits()
-    bias = x.writer.select(down, c.bias + c.scale, c.bias - c.scale, bits.element)
-    power = ((bits + bias) << c.fraction_bits).as_real()
+    bits = shifted.as_bits()
+    if part_bits:
+        bits = bits & -(1 << part_bits)
+    bias = x.writer.select(down, c.bias + c.scale << part_bits, c.bias - c.scale << part_bits, bits.element)
+    power = ((bits + bias) << c.fraction_bits - part_bits).as_real()
     return near * power * x.writer.select(down, 2.0**-c.scale, 2.0**c.scale, x.element)
 
 
 def exp(x: LlvmValue) -> PolynomialResult:
     """Write e**x."""
+    if x.element == "double":
+        return PolynomialResult(_exp_by_roots(x))
     x = clamp(x, *FORMATS[x.element].exp_range)
     return PolynomialResult(_join_exponential(_split_exponential(x), x))
+
+
+def _exp_by_roots(x: LlvmValue) -> LlvmValue:
+    """Write e**x as a power of 2**(1 / 8), from a table, times e**r, which needs fewer coefficients then."""
+    limits_rest = RANGE_FEATURE in x.writer.features and x.lanes % TABLE_LANES == 0
+    if not limits_rest:
+        x = clamp(x, *DOUBLE.exp_range)
+    step = ROUND * 2.0**-ROOT_BITS
+    shifted = fma(x, LOG2_E, step)
+    k = shifted - step
+    r = fma(k, -LN2_REST, fma(k, -LN2, x))
+    if limits_rest:
+        # Where x is so large that r is any number, k alone makes the result 0, infinite or NaN.
+        r = limit_size(r, 1.0)
+    p = fma(r * r, evaluate_polynomial(r, EXP_SHORT), r)
+    root = look_up("roots_of_2", ROOTS_OF_2, shifted.as_bits())
+    return _scale_last(fma(root, p, root), shifted, x, ROOT_BITS)
 
 
 def exp2(x: LlvmValue) -> PolynomialResult:
@@ -946,12 +1032,12 @@ def _count_arguments(name: str) -> int:
 def write_polynomial_module(name: str, lanes: int, real: str, scales: bool = False) -> str:
     """Return the LLVM module of one of our own functions; most floats are computed as doubles and rounded once.
 
-    `scales` says that the processor multiplies by powers of 2 in one instruction; the bits are the same either way.
+    `scales` lets it use the instructions of `list_used_features`; the bits are the same either way.
 
     >>> print(write_polynomial_module("hypot", 1, "double").splitlines()[-1])
     !0 = !{!"branch_weights", i32 1, i32 10000}
     """
-    w = LlvmWriter(lanes, features=[SCALEF_FEATURE] if scales else [])
+    w = LlvmWriter(lanes, features=list_used_features() if scales else [])
     operands = _begin_vector_function(w, name, real)
     inner = real if name in FLOAT_FUNCTIONS else "double"
     if inner != real:
@@ -1191,8 +1277,8 @@ def _find_sound_libmvec(name: str, lanes: int, real: str) -> int:
 
 
 def _compile_polynomial(name: str, lanes: int, real: str) -> int:
-    scales = {"avx512f", "avx512vl"} <= jit.processor_features()
-    return jit.compile_functions(write_polynomial_module(name, lanes, real, scales), "function", level=0)[0]
+    text = write_polynomial_module(name, lanes, real, scales=True)
+    return jit.compile_functions(text, "function", level=0)[0]
 
 
 def _compile_lane_by_lane(name: str, lanes: int, real: str) -> int:

@@ -42,7 +42,7 @@ from wiregrad.backends.native.llvm_writer import (
     when_all,
 )
 from wiregrad.backends.native.step_kinds import ExpressionLowering
-from wiregrad.backends.native.vector_math import SCALEF_FEATURE, call_by_address, call_inline, is_inlined, split_lanes
+from wiregrad.backends.native.vector_math import call_by_address, call_inline, is_inlined, list_used_features, split_lanes
 from wiregrad.ops.c_expressions import (
     MATH_H_FUNCTIONS,
     CallExpression,
@@ -209,8 +209,7 @@ class _KernelWriter:
         self.kernel = kernel
         self.name = name
         self.lanes = count_kernel_lanes(kernel)
-        scales = {"avx512f", "avx512vl"} <= jit.processor_features()
-        self.w = LlvmWriter(self.lanes, features=[SCALEF_FEATURE] if scales else [])
+        self.w = LlvmWriter(self.lanes, features=list_used_features())
         self.inlines = True
         self.late_rounds = 1
         """How many rounds later the lines of streamed targets are written."""
