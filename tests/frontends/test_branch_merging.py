@@ -26,6 +26,9 @@ from ..support.sampling import sample_pairs
 POINTS = [(a, b) for a in (-2.0, -0.5, 0.0, 0.5, 2.0, float("nan"), float("inf")) for b in (-1.0, 0.0, 1.5)]
 LOG: list[float] = []
 OFFSETS = [0.25, 0.5]
+WEIGHTS = np.array([0.5, -1.5, 0.25])
+HALVES = np.array([0.5, 1.5], np.float32)
+ROWS = [[0.5, -1.5], [2.0, 0.1]]
 
 
 class Model:
@@ -124,6 +127,14 @@ def python_and_numpy_numbers(a: Any, b: Any) -> Any:
     return y * b
 
 
+def items_after_python_and_numpy_numbers(a: Any, b: Any) -> Any:
+    parts = [a, b, 0.5]
+    y = a
+    for k in range(3):
+        y = max(y, np.tanh(y * parts[k]) + WEIGHTS[k] * OFFSETS[-1])
+    return y * (b, a)[1]
+
+
 def tuples_in_arms(a: Any, b: Any) -> Any:
     pair = (a, b, 2)
     if a > b:
@@ -178,7 +189,7 @@ MERGED = [
     *(tuples_in_arms, same_whole_number_in_both_arms, same_text_in_both_arms, returns_in_inner_arms, unpacks_pairs),
     *(assign_in_one_arm, assign_in_both_arms, early_returns, nested, connectives, loop_with_branch, extremes),
     *(helper_with_branch, flags, infinite_in_the_other_arm, reads_lists_and_objects, python_and_numpy_numbers),
-    *(negates_plain_conditions, updates_by_choices),
+    *(negates_plain_conditions, updates_by_choices, items_after_python_and_numpy_numbers),
 ]
 
 
@@ -327,12 +338,33 @@ def multiplies_a_list(a: Any, b: Any) -> Any:
     return np.sum(np.array(OFFSETS) * y)
 
 
+def item_that_is_a_list(a: Any, b: Any) -> Any:
+    y = a
+    if b > 0.0:
+        y = np.tanh(a)
+    return np.sum(np.array(ROWS[0]) * y)
+
+
+def slice_of_a_list(a: Any, b: Any) -> Any:
+    y = a
+    if b > 0.0:
+        y = np.tanh(a)
+    return np.sum(np.array(OFFSETS[:1]) * y)
+
+
+def item_of_a_float32_array(a: Any, b: Any) -> Any:
+    y = a
+    if b > 0.0:
+        y = np.tanh(a)
+    return y * HALVES[1]
+
+
 MODELS = [MODEL]
 CERTIFIED = [
     *(tuples_of_two_lengths, list_in_an_inner_arm, list_chosen_in_an_arm, numbers_as_conditions, truth_of_a_number),
     *(numbers_as_alternatives, list_as_condition_in_an_arm, object_in_a_list, chain_of_calls),
     *(attribute_with_underscores, keyword_with_underscores, variable_of_a_comprehension),
-    *(calls_what_tells_numbers_apart, multiplies_a_list),
+    *(calls_what_tells_numbers_apart, multiplies_a_list, item_that_is_a_list, slice_of_a_list, item_of_a_float32_array),
     *(integer_that_is_read, unbound_where_it_is_read, data_dependent_count, breaks_out, containers_in_arms),
     *(text_in_arms, tells_numbers_apart, none_in_one_arm),
 ]

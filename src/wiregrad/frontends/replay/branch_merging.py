@@ -21,6 +21,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NoReturn
 
@@ -415,9 +416,12 @@ class BranchMerger:
         things = _list_things(fragment, dict(zip(fragment.names, values, strict=True)), outside)
         if things is None or not all(self._is_plain(thing) for thing in things):
             self._give_up()
-        if self._has_mixed and any(type(thing) in CONTAINER_TYPES for thing in things):
-            # A NumPy number times a list is an array; a Python float times a list is an error.
-            self._note_difference()
+        if self._has_mixed:
+            for name, thing in zip_longest(fragment.bare_names, things):
+                is_indexed = name in fragment.indexed_names and _has_plain_items(thing)
+                if type(thing) in CONTAINER_TYPES and not is_indexed:
+                    # A NumPy number times a list is an array; a Python float times a list is an error.
+                    self._note_difference()
 
     def _is_plain(self, thing: Any) -> bool:
         """Return whether reading, calling or computing with something changes nothing; calls are checked apart."""
@@ -630,6 +634,13 @@ def _is_plain_thing(thing: Any, depth: int = 3) -> bool:
         return not thing.dtype.hasobject
     is_known = kind in PLAIN_TYPES or kind in (DISPATCHER_TYPE, FunctionType, PythonInt, DiscreteValue)
     return is_known or isinstance(thing, ModuleType | np.ufunc | Value) or _is_pure_builtin(thing)
+
+
+def _has_plain_items(container: Any) -> bool:
+    """Return whether computing with any item gives the same for Python floats and NumPy numbers."""
+    if type(container) is np.ndarray:
+        return bool(container.dtype == np.float64)
+    return type(container) in (list, tuple) and CONTAINER_TYPES.isdisjoint(map(type, container))
 
 
 def _is_pure_builtin(function: Any) -> bool:

@@ -85,6 +85,8 @@ class Fragment:
     """The variables that it does not only read attributes of."""
     chains: tuple[tuple[str, ...], ...]
     """The attributes that it reads: a variable and the names after it."""
+    indexed_names: frozenset[str]
+    """The variables of which it reads only items, as in `x[k]`."""
     is_plain: bool
     """Whether it may be part of an arm that is merged."""
     takes_helpers: bool = False
@@ -323,7 +325,7 @@ class _PlanWriter:
 
     def _write_anchor(self, test: ast.expr) -> Fragment:
         function = place_at(ast.Name(ANCHORED_NAME, ast.Load()), test)
-        fragment = Fragment((ANCHORED_NAME,), outer_names=(), bare_names=(), chains=(), is_plain=True)
+        fragment = Fragment((ANCHORED_NAME,), (), bare_names=(), chains=(), indexed_names=frozenset(), is_plain=True)
         self._add_lambda(fragment, place_at(ast.Call(function, [], []), test))
         return fragment
 
@@ -347,6 +349,7 @@ class _PlanWriter:
             outer_names=tuple([name for name in reads.names if name not in not_outer]),
             bare_names=tuple([name for name in reads.bare_names if name not in reads.stored]),
             chains=tuple(reads.chains),
+            indexed_names=frozenset(reads.bare_names) - reads.whole_names,
             is_plain=parts.keys() <= ARM_EXPRESSIONS,
             takes_helpers=takes_helpers,
         )
@@ -431,6 +434,8 @@ class _Reads:
     names: dict[str, None] = field(default_factory=dict)
     stored: set[str] = field(default_factory=set)
     bare_names: dict[str, None] = field(default_factory=dict)
+    whole_names: set[str] = field(default_factory=set)
+    """Those of which not only items are read."""
     chains: list[tuple[str, ...]] = field(default_factory=list)
 
 
@@ -442,6 +447,7 @@ def _find_reads(parts: SyntaxParts) -> _Reads:
     for attribute in attributes:
         if id(attribute) not in bases:
             reads.chains.append(_find_chain(attribute))
+    indexed = {id(part.value) for part in parts.get(ast.Subscript, ()) if not isinstance(part.slice, ast.Slice)}
     for variable in parts[ast.Name]:
         name = variable.id
         if name in HELPER_NAMES:
@@ -451,6 +457,8 @@ def _find_reads(parts: SyntaxParts) -> _Reads:
             reads.stored.add(name)
         if id(variable) not in bases:
             reads.bare_names[name] = None
+            if id(variable) not in indexed:
+                reads.whole_names.add(name)
     return reads
 
 
