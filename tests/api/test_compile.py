@@ -416,6 +416,27 @@ def test_a_constant_result_has_gradient_zero() -> None:
     assert [fast.value_and_grad(x) for x in (1.0, -1.0, 2.0)] == [(3.0, 0.0), (-1.0, 1.0), (3.0, 0.0)]
 
 
+def constant_below_zero(p: Any, c: Any = 2.0) -> Any:
+    # A whole number and a float are not chosen between in one recording.
+    return 3 if p[0] < 0.0 else p[0] * p[1] * c
+
+
+@pytest.mark.parametrize(
+    "p", [[-1.0, 2.0], (-1.0, 2.0), [np.float64(-1.0), 2.0], np.array([-1.0, 2.0]), np.array([-1.0, 2.0], np.float32)]
+)
+@pytest.mark.parametrize("argnums", [0, (0, 1), (1, 0)])
+def test_a_constant_branch_is_answered_by_its_recording(p: Any, argnums: Any) -> None:
+    fast, plain = wg.compile(constant_below_zero, argnums=argnums), wg.value_and_grad(constant_below_zero, argnums)
+    for _ in range(4):
+        for point in (p, type(p)([1.0, 2.0]) if isinstance(p, list | tuple) else -p):
+            (found, slopes), (wanted, grads) = fast.value_and_grad(point, 2.0), plain(point, 2.0)
+
+            assert (found, repr(slopes)) == (wanted, repr(grads))
+
+    assert fast.info.records == 2
+    assert "ran the function itself" not in str(fast.info)
+
+
 def branched(x: Any) -> Any:
     return x**3 if x > 0 else x * x
 

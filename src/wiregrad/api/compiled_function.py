@@ -1204,7 +1204,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         cache = self._cache
         if is_disturbed(cache):
             return None
-        query = _ask_row_gradient if gradient else RecordedVariant.replay_value
+        query = _ask_gradient if gradient else RecordedVariant.replay_value
         for entry in cache.quick.get(len(args), ()):
             inputs = entry.parse(*args)
             if inputs is not None:
@@ -1668,6 +1668,9 @@ def make_value_and_jacobian(
 
 def _ask_gradient(variant: RecordedVariant, inputs: Sequence[Any]) -> Any:
     """Return a variant's result, followed by its gradient by every input."""
+    if variant.is_constant_number:
+        value = variant.replay_value(inputs)
+        return value if isinstance(value, Flip) else [value, *map(_make_zeros, inputs)]
     if not variant.is_real:
         return Flip(None)
     numbers = variant.replay.compute_gradient(inputs)
@@ -1676,9 +1679,9 @@ def _ask_gradient(variant: RecordedVariant, inputs: Sequence[Any]) -> Any:
     return numbers
 
 
-def _ask_row_gradient(variant: RecordedVariant, inputs: Sequence[Any]) -> Any:
-    """Return something that is no `Flip` if a variant answers a row of a batch with its gradient."""
-    return variant.replay_value(inputs) if variant.is_constant_number else _ask_gradient(variant, inputs)
+def _make_zeros(number: Any) -> Any:
+    """Return the gradient of a constant by a number or an array."""
+    return np.zeros_like(number) if type(number) is np.ndarray else 0.0
 
 
 def find_spread(args: tuple[Any, ...]) -> type | None:
