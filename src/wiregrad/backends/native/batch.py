@@ -507,31 +507,31 @@ _NO_ANSWERS = np.empty(0, np.bool_)
 
 
 _JOB_WORDS = {
-    "code": "ptr",
     "reads": "ptr",
-    "read_count": "i64",
     "writes": "ptr",
-    "write_count": "i64",
     "rows": "ptr",
     "holds": "ptr",
+    "has_all_rows": "i64",
+    "share": "i64",
+    "count": "i64",
+    "kernel": "ptr",
+    "code": "ptr",
+    "read_count": "i64",
+    "write_count": "i64",
     "first_check": "i64",
     "expected": "ptr",
     "check_count": "i64",
-    "has_all_rows": "i64",
     "is_dense": "i64",
     "turn_mask": "i64",
     "buffer_length": "i64",
-    "kernel": "ptr",
-    "share": "i64",
-    "count": "i64",
     "taken": "i64",
 }
 """The description of a batch for the native loop, and the types of its words. The last one, the number of points that
 threads have taken so far, is incremented by all threads; the others do not change while threads run."""
 _WORD_NUMBERS = {name: number for number, name in enumerate(_JOB_WORDS)}
 SHARE_WORD, TAKEN_WORD = _WORD_NUMBERS["share"], _WORD_NUMBERS["taken"]
-_VARIABLE_WORDS = ("reads", "writes", "rows", "holds", "has_all_rows", "share", "count")
-"""The words that differ by batch, even if columns have the same addresses."""
+VARIABLE_WORDS = _WORD_NUMBERS["kernel"]
+"""So many of the first words differ by batch, even if columns have the same addresses."""
 
 
 class _BatchPlan:
@@ -564,11 +564,8 @@ class _BatchPlan:
         }
         first = [words.get(name, 0) for name in _JOB_WORDS]
         self.words = np.array([*first, *reads.table.ravel().tolist(), *writes.table.ravel().tolist()], np.int64)
-        begins = len(_JOB_WORDS) + MOVE_WORDS * np.arange(len(reads.table) + len(writes.table))
-        self.places = np.array([_WORD_NUMBERS[name] for name in _VARIABLE_WORDS], np.intp)
-        """The numbers of the words that differ by batch."""
-        self.column_places = begins + 1
-        """The numbers of the words that are addresses of columns."""
+        self.column_places = slice(len(_JOB_WORDS) + 1, None, MOVE_WORDS)
+        """The words that are addresses of columns."""
         self.offsets = [self.words.itemsize * (len(_JOB_WORDS) + MOVE_WORDS * k) for k in (0, len(reads.table))]
         """Where the moves begin, in bytes."""
 
@@ -608,7 +605,7 @@ class _BatchJob:
         self._address = _find_address(self._words)
         moves = [self._address + offset for offset in plan.offsets]
         addresses = (0 if rows is None else _find_address(rows), _find_address(answers))
-        self._words[plan.places] = [*moves, *addresses, rows is None, share * lanes, count]
+        self._words[:VARIABLE_WORDS] = (*moves, *addresses, rows is None, share * lanes, count)
         if len(columns):
             self._words[plan.column_places] = columns
         self._arrays = (rows, answers, arrays)
@@ -766,6 +763,8 @@ class PreparedBatch:
         self._columns = columns
         self._shape = shape
         self._plan = columns.find_plan(shape)
+        self._loops = [0, 0]
+        """The loops over groups of tiles without and with streamed results, once they are compiled."""
 
     def run(
         self, addresses: Sequence[int] | NDArray[np.int64], numbers: Sequence[float], size: BatchSize, arrays: object
@@ -779,8 +778,10 @@ class PreparedBatch:
         job.fixed = list(zip(shape.fixed, numbers, strict=True))
         is_large = size.points * len(addresses) * plan.program.real.item_bytes >= MIN_STREAMED_BYTES
         streams = is_large and job.align_lines(addresses[len(shape.moving) :])
-        kernel = KernelKey(shape.moving, shape.targets, plan.check_count, streams)
-        job.use_kernel(self._columns.choose_kernel(kernel, size.points))
+        if not self._loops[streams]:
+            kernel = KernelKey(shape.moving, shape.targets, plan.check_count, streams)
+            self._loops[streams] = self._columns.choose_kernel(kernel, size.points)
+        job.use_kernel(self._loops[streams])
         _run_job(job)
         return job.find_failures()
 
