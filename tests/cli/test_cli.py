@@ -344,6 +344,47 @@ def test_a_formula_that_is_no_number_is_wrong_usage(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["a", "=", "2", "b", "=", "-3"], ["a=", "2", "b=", "-3"], ["a", "=2", "b", "=-3"], ["a = 2", "b=", "-3"]],
+    ids=" ".join,
+)
+def test_there_may_be_spaces_around_the_sign_of_a_value(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert run(capsys, "run", "a * b", *words) == (0, "-6\n", "")
+
+
+def test_an_infinity_behind_a_space_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "run", "a + 1", "a", "=", "-inf") == (0, "-Inf\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a * b", "a", "2"], "got 'a'; write a=2"),
+        (["a * b", "a:2"], "got 'a:2'; write a=2"),
+        (["a * b", "a==2"], "got 'a==2'; write a=2"),
+        (["a * b", "a", "==", "2"], "got 'a==2'; write a=2"),
+        (["a * b", "a=2,", "b=3"], "got 'a=2,'; values have spaces between them, and no commas"),
+        (["a * b", "a=1,2,3"], "got 'a=1,2,3'; a list stands in brackets: [1,2,3]"),
+        (["a * b", "a=(1,2)"], "got 'a=(1,2)'; a list stands in brackets: [1,2]"),
+        (["a * b", "--a", "2"], "there is no option --a; for a value write a=2"),
+        (["a * b", "--a=2"], "there is no option --a; for a value write a=2"),
+        (["a * b", "-a", "2"], "there is no option -a; for a value write a=2"),
+        (["a", "*", "b", "a=2"], "got '*'; a formula with spaces stands in quotes: \"a * b\""),
+        (["a", "-", "b", "a=2"], "got '-'; a formula with spaces stands in quotes"),
+        (["a", __file__, "b", "a=2"], "a formula with spaces stands in quotes"),
+        (["a * b", "a=", "b=3"], "got 'a='"),
+    ],
+)
+def test_a_word_that_is_no_value_is_answered_with_what_to_write(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    code, out, err = run(capsys, "run", *words)
+
+    assert (code, out) == (2, "")
+    assert message in err
+
+
 def test_text_stays_text_where_a_parameter_takes_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "chosen.py"
     file.write_text("def chosen(x, mode='sum'):\n    return x * len(mode)\n")

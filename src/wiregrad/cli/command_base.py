@@ -31,6 +31,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -55,7 +56,7 @@ from wiregrad.errors import (
 )
 from wiregrad.files import MAX_FILE_BYTES, decode_circuit_file, read_file_bytes, replace_file
 from wiregrad.frontends.formula import NAMED_CONSTANTS, parse_formula_with_notes
-from wiregrad.ir import Node
+from wiregrad.ir import TABLE, Node
 from wiregrad.ir.columns import normalize_name
 from wiregrad.ir.text_form import MAX_TEXT_BYTES, is_json
 from wiregrad.lazy import load_module_lazily
@@ -320,21 +321,63 @@ _MANY_DIGITS = re.compile(r"\d[\d_]{4300,}")
 _PARSE_ERRORS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError)
 
 
-def split_pairs(texts: Iterable[str]) -> dict[str, str]:
-    """Split NAME=VALUE texts.
+def join_spaced_pairs(words: Iterable[str]) -> list[str]:
+    """Join what was written as NAME = VALUE, with spaces around the sign, to one word.
 
-    >>> split_pairs(["a=2", "b = [1, 2]"])
-    {'a': '2', 'b': '[1, 2]'}
+    >>> join_spaced_pairs(["a", "=", "2", "b=", "-3", "c", "=inf", "d=4"])
+    ['a=2', 'b=-3', 'c=inf', 'd=4']
+    """
+    pairs: list[str] = []
+    for word in words:
+        before = pairs[-1] if pairs else ""
+        name, equals, value = before.partition("=")
+        is_value = bool(name and equals) and not value.strip("=") and "=" not in word
+        is_sign_and_value = bool(name) and not equals and word.startswith("=")
+        if is_value or is_sign_and_value:
+            pairs[-1] = before + word
+        else:
+            pairs.append(word)
+    return pairs
+
+
+def split_pairs(words: Iterable[str]) -> dict[str, str]:
+    """Split the words of a command line into names and the texts of their values.
+
+    >>> split_pairs(["a=2", "b = [1, 2]", "c", "=", "3"])
+    {'a': '2', 'b': '[1, 2]', 'c': '3'}
     """
     values: dict[str, str] = {}
-    for text in texts:
+    pairs = join_spaced_pairs(words)
+    for text, following in zip_longest(pairs, pairs[1:], fillvalue=""):
         name, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or not name:
-            raise unreadable_value_error(text)
+        if not equals or not name or value.startswith("="):
+            raise unreadable_value_error(text, _advise_pair(text, following))
         if name in values:
             raise click.UsageError(f"{name} is given twice")
         values[name] = value
     return values
+
+
+_OTHER_PAIR = re.compile(r"-*(\w+)(?:==+|:=?)(.+)")
+"""What people write for NAME=VALUE: `a:2`, `a==2`."""
+
+
+def _advise_pair(text: str, following: str) -> str:
+    """Return what to write for a word that is no NAME=VALUE, as the end of a message; empty if it may be anything."""
+    pair = _OTHER_PAIR.fullmatch(text)
+    if pair is not None:
+        return f"; write {pair[1]}={pair[2]}"
+    if text.isidentifier() and _is_number(following):
+        return f"; write {text}={following}"
+    # The shell replaces a * that stands alone by the names of files.
+    is_part_of_formula = text == "-" or (text[:1] in TABLE.infix and text[:1] != "-")
+    return '; a formula with spaces stands in quotes: "a * b"' if is_part_of_formula or os.path.exists(text) else ""
+
+
+def _is_number(text: str) -> bool:
+    with suppress(ValueError):
+        return math.isfinite(float(text))
+    return False
 
 
 def unreadable_value_error(text: str, reason: str = "") -> click.UsageError:
@@ -389,6 +432,8 @@ def _evaluate_formula(name: str, text: str) -> float:
     pair = f"{name}={text}"
     if not text or len(text) > MAX_VALUE_LETTERS or any(mark in text for mark in "=;[\"'\n"):
         raise unreadable_value_error(pair) from None
+    if "," in text and all(map(_is_number, text.strip("(,)").split(","))):
+        raise unreadable_value_error(pair, _advise_commas(text)) from None
     try:
         formula = Circuit(parse_formula_with_notes(text)[0].columns)
     except FormulaError as error:
@@ -400,6 +445,22 @@ def _evaluate_formula(name: str, text: str) -> float:
     if not math.isfinite(number):
         raise click.UsageError(f"{pair!r} is {number}; a formula in place of a number must be finite")
     return number
+
+
+def _advise_commas(text: str) -> str:
+    """Return what to write for numbers with commas: several values, a decimal number or a list.
+
+    >>> _advise_commas("2,"), _advise_commas("(1,2)")
+    ('; values have spaces between them, and no commas', '; a list stands in brackets: [1,2]')
+    >>> _advise_commas("1,5")
+    '; a decimal number has a point: 1.5; a list stands in brackets: [1,5]'
+    """
+    numbers = text.strip("(,)")
+    if "," not in numbers:
+        return "; values have spaces between them, and no commas"
+    is_decimal = re.fullmatch(r"[+-]?\d+,\d+", text)
+    decimal = f"; a decimal number has a point: {text.replace(',', '.')}" if is_decimal else ""
+    return f"{decimal}; a list stands in brackets: [{numbers}]"
 
 
 def _parse_literal(text: str) -> ArgumentValue:
@@ -647,12 +708,13 @@ def _read_typed_values(circuit: ir.CircuitGraph, texts: Mapping[str, str]) -> di
 
 def _read_numbers(values: Sequence[str]) -> dict[str, float]:
     """Read the values of a formula, which takes only numbers."""
-    arguments = {name: read_value(name, text) for name, text in split_pairs(values).items()}
     numbers: dict[str, float] = {}
-    for text, (name, value) in zip(values, arguments.items(), strict=True):
+    for name, text in split_pairs(values).items():
+        value = read_value(name, text)
         if not isinstance(value, float):
+            pair = _shorten_text(f"{name}={text}")
             raise click.UsageError(
-                f"the inputs of a formula are numbers; got {text!r}; a FILE.py:FUNCTION takes arrays, complex numbers, "
+                f"the inputs of a formula are numbers; got {pair!r}; a FILE.py:FUNCTION takes arrays, complex numbers, "
                 "true, false and text"
             )
         numbers[name] = value
@@ -1070,12 +1132,16 @@ def refuse_unknown_options(command: click.Command, formula: str, values: Sequenc
 
     A formula may begin with two minus signs, as in --x, but a word after them is an option.
     """
+    words = join_spaced_pairs(values)
     wrong = [formula] if re.fullmatch(r"--[a-z][a-z-]+", formula) else []
-    wrong += [text for text in values if re.match(r"--?[a-z]", text)]
+    wrong += [text for text in words if re.match(r"--?[a-z]", text)]
     if wrong:
-        option = wrong[0].partition("=")[0]
+        option, _, value = wrong[0].partition("=")
         known = [name for param in command.params if isinstance(param, click.Option) for name in param.opts]
-        raise click.UsageError(f"there is no option {option}{suggest_name(option, known)}")
+        following = words[words.index(wrong[0]) + 1 :] if wrong[0] in words else []
+        number = next(filter(_is_number, [value, *following[:1]]), "")
+        hint = f"; for a value write {option.lstrip('-')}={number}" if number else ""
+        raise click.UsageError(f"there is no option {option}{suggest_name(option, known) or hint}")
 
 
 def _reword_for_command(message: str) -> str:
