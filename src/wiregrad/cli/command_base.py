@@ -6,9 +6,9 @@ First come files: circuits are read from them and from stdin, results are writte
 circuit file is executed. A file is written completely or not at all. Failures outside wiregrad, in files and in the
 user's code, are printed without a traceback (`CommandFailure`).
 
-Then come targets and the NAME=VALUE pairs that follow them. A value is a number, a list of numbers (an array), true,
-false or text in quotes. The annotation of a parameter, or else its default, decides more: whole numbers stay whole for
-an int, and text needs no quotes for a str.
+Then come targets and the NAME=VALUE pairs that follow them. A value is a number, a list of numbers (an array), an array
+from a file, true, false or text in quotes. The annotation of a parameter, or else its default, decides more: whole
+numbers stay whole for an int, and text needs no quotes for a str.
 
 At the end are the class of all commands about a target, its options, and how answers are printed.
 """
@@ -19,6 +19,7 @@ import ast
 import builtins
 import importlib
 import inspect
+import io
 import json
 import math
 import os
@@ -403,6 +404,8 @@ def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> Arg
     >>> read_value("a", "2*pi"), read_value("n", "2*3", frozenset([int]))
     (6.283185307179586, 6)
     """
+    if text.startswith(ARRAY_FILE_MARK) and str not in kinds:
+        return _read_file_value(name, text.removeprefix(ARRAY_FILE_MARK), kinds)
     try:
         if WHOLE_NUMBER.fullmatch(text) and kinds & {int, bool} and float not in kinds:
             return int(text) if int in kinds else bool(int(text))
@@ -430,6 +433,8 @@ MAX_VALUE_LETTERS = 200
 def _evaluate_formula(name: str, text: str) -> float:
     """Return the number that a formula without inputs gives, such as `2*pi`."""
     pair = f"{name}={text}"
+    if file_ending(text) in ARRAY_ENDINGS:
+        raise unreadable_value_error(pair, f"; for the array in a file write {name}={ARRAY_FILE_MARK}{text}") from None
     if not text or len(text) > MAX_VALUE_LETTERS or any(mark in text for mark in "=;[\"'\n"):
         raise unreadable_value_error(pair) from None
     if "," in text and all(map(_is_number, text.strip("(,)").split(","))):
@@ -504,6 +509,89 @@ def _make_array(value: list[Any]) -> NDArray[Any]:
     if array.dtype.kind not in "fcbiu":
         raise TypeError
     return array.astype(float) if array.dtype.kind in "iu" else array
+
+
+ARRAY_FILE_MARK = "@"
+"""What stands before the name of a file in the place of a value: `x=@data.npy`."""
+ARRAY_ENDINGS = (".npy", ".csv")
+_MAX_SHOWN_CELL = 40
+
+
+def _read_file_value(name: str, path: str, kinds: ParameterTypes) -> ArgumentValue:
+    """Return the array in a file; one without axes is a number, which is read as one that was typed."""
+    array = _read_array_file(path)
+    if array.ndim:
+        if array.dtype.kind in "iu":
+            note = f"{name} is an array of {array.dtype}, which has no gradient; for one, save it as floats"
+            click.echo(f"note: {note}", err=True)
+        return array
+    number: PythonNumber = array.item()
+    return float(number) if type(number) is int and int not in kinds else number
+
+
+def _read_array_file(path: str) -> NDArray[Any]:
+    """Return the array in a file, with the dtype that it has there.
+
+    A CSV file has floats; one row or one column of them is a vector. Python objects are never loaded.
+    """
+    ending = file_ending(path)
+    if ending not in ARRAY_ENDINGS:
+        raise click.UsageError(
+            f"wanted an array in a file that ends in {join_endings(ARRAY_ENDINGS)}, like x=@data.npy; got {path!r}"
+        )
+    if not os.path.exists(path):
+        raise click.UsageError(f"there is no file {path}; wanted a file with an array")
+    data = read_file_bytes(Path(path))
+    array = _parse_csv(_decode_text(data, path), path) if ending == ".csv" else _parse_npy(data, path)
+    if array.dtype.kind not in "fcbiu":
+        raise CommandFailure(f"cannot read {path}: wanted an array of numbers; it has dtype {array.dtype}")
+    return array
+
+
+def _parse_npy(data: bytes, path: str) -> NDArray[Any]:
+    try:
+        array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError, MemoryError) as error:
+        reason = f"it is no complete .npy file: {error}"
+        if "Object arrays" in str(error):
+            reason = "it has Python objects, which are not loaded; save an array of numbers"
+        raise CommandFailure(f"cannot read {path}: {reason}") from None
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _parse_csv(text: str, path: str) -> NDArray[np.float64]:
+    with warnings.catch_warnings():
+        # NumPy warns about a file without numbers.
+        warnings.simplefilter("ignore")
+        try:
+            array = np.loadtxt(io.StringIO(text), delimiter=",")
+        except ValueError:
+            raise CommandFailure(f"cannot read {path}: {_describe_wrong_csv(text)}") from None
+    if not array.size:
+        raise CommandFailure(f"cannot read {path}: it has no numbers")
+    if np.count_nonzero(np.isinf(array)) > text.lower().count("inf"):
+        raise CommandFailure(f"cannot read {path}: a number in it is too large; infinity is written inf")
+    return array
+
+
+def _describe_wrong_csv(text: str) -> str:
+    """Say which cell of a table is no number, or that its rows differ in length.
+
+    >>> _describe_wrong_csv("width,height")
+    "line 1 has 'width', which is no number; a table has numbers alone, with commas between them"
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = line.partition("#")[0].split(",")
+        for cell in cells if cells != [""] else []:
+            try:
+                float(cell)
+            except ValueError:
+                shown = cell.strip()[:_MAX_SHOWN_CELL]
+                return (
+                    f"line {number} has {shown!r}, which is no number; "
+                    "a table has numbers alone, with commas between them"
+                )
+    return "its lines have different counts of numbers"
 
 
 def parameter_types(parameter: inspect.Parameter) -> ParameterTypes:
@@ -973,8 +1061,9 @@ TARGET_HELP = """\b
             a circuit file: .wg, .json, .txt; or - for a formula or circuit
             from stdin
 NAME=VALUE  a number: a=2
-            for functions also an array: "x=[1, 2]", true or false, and text:
-            mode=mean if the parameter takes text, else mode='"mean"'
+            for functions also an array: "x=[1, 2]", or from a file: x=@data.npy,
+            x=@data.csv; true or false; and text: mode=mean if the parameter takes
+            text, else mode='"mean"'
             Whole numbers are floats, unless the parameter is annotated int
             or bool, or its default is one: n: int, n=1"""
 
