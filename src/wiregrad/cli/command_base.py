@@ -209,12 +209,30 @@ def _read_formula(source: str) -> Circuit:
     try:
         return parse_noted_formula(source)
     except FormulaError:
-        if len(source) < MAX_FILE_NAME and Path(source).is_file():
-            endings = join_endings(FORM_ENDINGS)
-            raise CommandFailure(
-                f"{source} is a file, but its name does not end in {endings}; give it as - < {source}"
-            ) from None
+        _refuse_path(source)
         raise
+
+
+_PATH_AND_NAME = re.compile(r"(.+?)(?:\.py)?[:.](\w+)")
+"""What people write for FILE.py:NAME: `model:loss`, `model.loss`, `model.py.loss`."""
+
+
+def _refuse_path(source: str) -> None:
+    """Raise if what is no formula is the name of a file or folder, or of a function in a file."""
+    if len(source) >= MAX_FILE_NAME or "\0" in source:
+        return
+    if Path(source).is_file():
+        endings = join_endings(FORM_ENDINGS)
+        raise CommandFailure(
+            f"{source} is a file, but its name does not end in {endings}; give it as - < {source}"
+        ) from None
+    if Path(source).is_dir():
+        raise click.UsageError(f"{source} is a folder; wanted a formula, a circuit file or FILE.py:FUNCTION") from None
+    match = _PATH_AND_NAME.fullmatch(source)
+    if match is not None and Path(f"{match[1]}.py").is_file():
+        raise click.UsageError(
+            f"{source} is no formula; for the function in the file write {match[1]}.py:{match[2]}"
+        ) from None
 
 
 def _read_file(path: str, form: str) -> tuple[Circuit, str]:
@@ -702,12 +720,17 @@ class CommandTarget(Protocol):
         """Return its circuit, and the values that were given for the inputs."""
 
 
+_VALUE_ALONE = re.compile(r"\s*\w+\s*=[^=;\n]+")
+
+
 def parse_target(text: str, values: Sequence[str], form: str | None = None) -> CommandTarget:
     """Return the target for a text and NAME=VALUE pairs; `-` is stdin, and `form` the form of a circuit file."""
     loaded = load_from_file(text) if form is None else None
     if loaded is None:
         loaded, form = read_circuit(text, form)
         if form == FORMULA_FORM:
+            if values and not loaded.inputs and _VALUE_ALONE.fullmatch(text):
+                raise click.UsageError(f"wanted a formula before the values; got {text!r} in its place")
             return CircuitTarget(loaded, _read_numbers(values))
     texts = split_pairs(values)
     if isinstance(loaded, ir.CircuitGraph):
@@ -984,7 +1007,9 @@ def bind_arguments(function: Callable[..., Any], texts: Mapping[str, str]) -> tu
     try:
         bound = signature.bind(*args, **values)
     except TypeError as error:
-        raise InputError(f"{function_name(function)}{signature}: {error}") from None
+        missing = [p.name for p in signature.parameters.values() if p.default is p.empty and p.name not in texts]
+        hint = f"; give {missing[0]}=..." if "missing" in str(error) and missing else ""
+        raise InputError(f"{function_name(function)}{signature}: {error}{hint}") from None
     if hasattr(inspect.unwrap(function), "__code__"):
         # Defaults are inputs too, but those of a function in C may be placeholders.
         bound.apply_defaults()
@@ -1213,7 +1238,12 @@ class TargetCommand(ExampleCommand):
     def read_target(self, formula: str, values: Sequence[str], form: str | None = None) -> CommandTarget:
         """Return the target of the command."""
         refuse_unknown_options(self, formula, values)
-        return parse_target(formula, values, form)
+        pairs = join_spaced_pairs(values)
+        if pairs and pairs[0].isidentifier() and any("--of" in param.opts for param in self.params):
+            following = pairs[1] if len(pairs) > 1 else ""
+            advice = _advise_pair(pairs[0], following) or f"; a node that is asked about is given as --of {pairs[0]}"
+            raise unreadable_value_error(pairs[0], advice)
+        return parse_target(formula, pairs, form)
 
 
 def refuse_unknown_options(command: click.Command, formula: str, values: Sequence[str]) -> None:
