@@ -1086,11 +1086,12 @@ TARGET_HELP = """\b
             a circuit file: .wg, .json, .txt; or - for a formula or circuit
             from stdin
 NAME=VALUE  a number: a=2
-            for functions also an array: "x=[1, 2]", or from a file: x=@data.npy,
-            x=@data.csv; true or false; and text: mode=mean if the parameter takes
-            text, else mode='"mean"'
+            for functions also an array: "x=[1, 2]", or one in a file:
+            x=@data.npy, x=@data.csv; true or false, and text:
+            mode=mean if the parameter takes text, else mode='"mean"'
             Whole numbers are floats, unless the parameter is annotated int
-            or bool, or its default is one: n: int, n=1"""
+            or bool, or its default is one: n: int, n=1; those in a file
+            keep their dtype"""
 
 
 def no_color_option() -> click.Option:
