@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -161,6 +162,38 @@ def test_an_inner_node_can_be_the_output() -> None:
     assert EXPRESSION.with_output("e").run(a=2, b=-3, c=10).grads == {"a": 1.0, "b": 1.0, "c": 0.0}
     nameless = wg.Circuit.from_text("input f\n%1 = exp f\ng = sin %1\noutput g").with_output("%1")
     assert (nameless.output, nameless(f=0)) == ("f_", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("formula", "values", "advice"),
+    [
+        ("ab", {"a": 1, "b": 2}, "ab is one name, a product is written a*b"),
+        ("xy + c", {"x": 1, "y": 2, "c": 3}, "xy is one name, a product is written x*y"),
+        ("w1x1", {"w1": 1, "x1": 2}, "w1x1 is one name, a product is written w1*x1"),
+        ("aab", {"a": 1, "b": 2}, "a product is written a*a*b"),
+        ("abc", {"ab": 1, "bc": 2, "c": 3}, "a product is written ab*c"),
+        ("sinx", {"x": 1}, "sinx is one name, a call is written sin(x)"),
+        ("sqrtx1", {"x1": 1}, "a call is written sqrt(x1)"),
+        ("X", {"x": 1}, "did you mean X"),
+        ("e^x", {"x": 1}, "give e=...; in a formula the number e is written exp(1)"),
+        ("2*PI*r", {"r": 1}, "give PI=...; in a formula the number PI is written pi"),
+    ],
+)
+def test_a_name_that_was_meant_as_something_else_is_answered_with_what_to_write(
+    formula: str, values: dict[str, float], advice: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(advice)):
+        wg.circuit(formula)(values)
+
+
+@pytest.mark.parametrize(
+    ("formula", "values"), [("ab", {"a": 1}), ("sinx", {"y": 1}), ("x2", {"x": 1}), ("ab", {"a": 1, "ab": 2})]
+)
+def test_a_name_that_is_made_of_nothing_else_gets_no_advice(formula: str, values: dict[str, float]) -> None:
+    with pytest.raises(InputError) as failure:
+        wg.circuit(formula)(values)
+
+    assert "is one name" not in str(failure.value)
 
 
 def test_forward_mode_is_a_directional_derivative() -> None:

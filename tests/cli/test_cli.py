@@ -15,6 +15,7 @@ from typing import Any
 import click
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import wiregrad as wg
 from wiregrad.api import Circuit
@@ -342,6 +343,192 @@ def test_a_formula_that_is_no_number_is_wrong_usage(
     assert (code, out) == (2, "")
     assert message in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["a", "=", "2", "b", "=", "-3"], ["a=", "2", "b=", "-3"], ["a", "=2", "b", "=-3"], ["a = 2", "b=", "-3"]],
+    ids=" ".join,
+)
+def test_there_may_be_spaces_around_the_sign_of_a_value(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert run(capsys, "run", "a * b", *words) == (0, "-6\n", "")
+
+
+def test_an_infinity_behind_a_space_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "run", "a + 1", "a", "=", "-inf") == (0, "-Inf\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a * b", "a", "2"], "got 'a'; write a=2"),
+        (["a * b", "a:2"], "got 'a:2'; write a=2"),
+        (["a * b", "a==2"], "got 'a==2'; write a=2"),
+        (["a * b", "a", "==", "2"], "got 'a==2'; write a=2"),
+        (["a * b", "a=2,", "b=3"], "got 'a=2,'; values have spaces between them, and no commas"),
+        (["a * b", "a=1,2,3"], "got 'a=1,2,3'; a list stands in brackets: [1,2,3]"),
+        (["a * b", "a=(1,2)"], "got 'a=(1,2)'; a list stands in brackets: [1,2]"),
+        (["a * b", "--a", "2"], "there is no option --a; for a value write a=2"),
+        (["a * b", "--a=2"], "there is no option --a; for a value write a=2"),
+        (["a * b", "-a", "2"], "there is no option -a; for a value write a=2"),
+        (["a", "*", "b", "a=2"], "got '*'; a formula with spaces stands in quotes: \"a * b\""),
+        (["a", "-", "b", "a=2"], "got '-'; a formula with spaces stands in quotes"),
+        (["a", __file__, "b", "a=2"], "a formula with spaces stands in quotes"),
+        (["a * b", "a=", "b=3"], "got 'a='"),
+    ],
+)
+def test_a_word_that_is_no_value_is_answered_with_what_to_write(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    code, out, err = run(capsys, "run", *words)
+
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+SHOW_FILE = """
+import numpy as np
+def show(x, mode="plain"):
+    print(np.asarray(x.data if hasattr(x, "data") else x).dtype, np.shape(x), mode)
+    return np.sum(x * 1.0)
+def first(x, n: int):
+    return x[n]
+"""
+
+
+@pytest.fixture
+def arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a file of functions, in which the command runs."""
+    (tmp_path / "show.py").write_text(SHOW_FILE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("array", "shown", "total"),
+    [
+        (np.array([1.0, 2.0, 3.0]), "float64 (3,)", "6"),
+        (np.ones((2, 3), np.float32), "float32 (2, 3)", "6"),
+        (np.array([1.0, 2.0], ">f8"), "float64 (2,)", "3"),
+        (np.asfortranarray(np.arange(6.0).reshape(2, 3)), "float64 (2, 3)", "15"),
+        (np.array(2.5), "float64 ()", "2.5"),
+        (np.array(3), "float64 ()", "3"),
+        (np.array([True, False]), "bool (2,)", "1"),
+    ],
+    ids=str,
+)
+def test_a_value_may_be_an_array_that_numpy_saved(
+    capsys: pytest.CaptureFixture[str], arrays: Path, array: NDArray[Any], shown: str, total: str
+) -> None:
+    np.save(arrays / "data.npy", array)
+
+    assert run(capsys, "run", "show.py:show", "x=@data.npy") == (0, f"{total}\n", f"{shown} plain\n")
+
+
+def test_whole_numbers_in_a_file_stay_whole_and_are_noted(capsys: pytest.CaptureFixture[str], arrays: Path) -> None:
+    np.save(arrays / "data.npy", np.arange(3))
+    code, out, err = run(capsys, "run", "show.py:show", "x=@data.npy")
+
+    assert (code, out) == (0, "3\n")
+    assert err.startswith("note: x is an array of int64, which has no gradient; for one, save it as floats\nint64 (3,)")
+
+
+def test_a_whole_number_in_a_file_is_one_where_the_parameter_says_so(
+    capsys: pytest.CaptureFixture[str], arrays: Path
+) -> None:
+    np.save(arrays / "n.npy", np.array(1))
+
+    assert run(capsys, "run", "show.py:first", "x=[5, 7]", "n=@n.npy") == (0, "7\n", "")
+
+
+@pytest.mark.parametrize(
+    ("table", "shown", "total"),
+    [
+        ("1,2,3\n4,5,6\n", "float64 (2, 3)", "21"),
+        ("1,2,3\n", "float64 (3,)", "6"),
+        ("\ufeff1\r\n2\r\n", "float64 (2,)", "3"),
+        ("# width, height\n1, 2\n\n3, inf\n", "float64 (2, 2)", "Inf"),
+        ("5", "float64 ()", "5"),
+    ],
+)
+def test_a_value_may_be_a_table(
+    capsys: pytest.CaptureFixture[str], arrays: Path, table: str, shown: str, total: str
+) -> None:
+    (arrays / "data.csv").write_bytes(table.encode())
+
+    assert run(capsys, "run", "show.py:show", "x=@data.csv") == (0, f"{total}\n", f"{shown} plain\n")
+
+
+def test_an_at_sign_is_text_where_the_parameter_takes_text(capsys: pytest.CaptureFixture[str], arrays: Path) -> None:
+    assert run(capsys, "run", "show.py:show", "x=2", "mode=@home")[2] == "float64 () @home\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("x=@nowhere.npy", "there is no file nowhere.npy; wanted a file with an array"),
+        ("x=@data.npz", "wanted an array in a file that ends in .npy or .csv, like x=@data.npy; got 'data.npz'"),
+        ("x=@", "wanted an array in a file that ends in .npy or .csv"),
+        ("x=data.npy", "got 'x=data.npy'; for the array in a file write x=@data.npy"),
+    ],
+)
+def test_a_wrong_name_of_a_file_with_an_array_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str], arrays: Path, value: str, message: str
+) -> None:
+    code, out, err = run(capsys, "run", "show.py:show", value)
+
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("data.npy", b"hello", "data.npy: it is no complete .npy file"),
+        ("data.npy", b"", "data.npy: it is no complete .npy file"),
+        ("data.csv", b"", "data.csv: it has no numbers"),
+        ("data.csv", b"# width\n", "data.csv: it has no numbers"),
+        ("data.csv", b"width,height\n1,2\n", "line 1 has 'width', which is no number; a table has numbers alone"),
+        ("data.csv", b"1,2\n3,,4\n", "line 2 has '', which is no number"),
+        ("data.csv", b"1;2\n", "line 1 has '1;2', which is no number; a table has numbers alone, with commas"),
+        ("data.csv", b"1,2\n3\n", "its lines have different counts of numbers"),
+        ("data.csv", b"inf,1e999\n", "a number in it is too large; infinity is written inf"),
+        ("data.csv", b"\xff\xfe", "it is not utf-8 text"),
+    ],
+)
+def test_a_file_without_an_array_is_told(
+    capsys: pytest.CaptureFixture[str], arrays: Path, name: str, data: bytes, message: str
+) -> None:
+    (arrays / name).write_bytes(data)
+    code, out, err = run(capsys, "run", "show.py:show", f"x=@{name}")
+
+    assert (code, out) == (3, "")
+    assert f"cannot read {name}: " in err
+    assert message in err
+    assert "Traceback" not in err
+
+
+class Bomb:
+    """An object that does something when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return (Path("exploded").touch, ())
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.array([Bomb()], object), np.array(["a"]), np.zeros(2, [("a", float)])],
+    ids=["objects", "text", "records"],
+)
+def test_an_array_of_something_else_than_numbers_is_refused_and_never_unpickled(
+    capsys: pytest.CaptureFixture[str], arrays: Path, array: NDArray[Any]
+) -> None:
+    np.save(arrays / "data.npy", array, allow_pickle=True)
+    code, _, err = run(capsys, "run", "show.py:show", "x=@data.npy")
+
+    assert code == 3
+    assert "array of numbers" in err
+    assert not (arrays / "exploded").exists()
 
 
 def test_text_stays_text_where_a_parameter_takes_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -93,6 +93,60 @@ def test_wrong_usage_exits_with_2_and_a_helpful_line(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["gard"], "No such command 'gard'; did you mean grad?"),
+        (["differentiate"], "No such command 'differentiate'; the commands are grad, run, "),
+        (["help"], "write wiregrad COMMAND -h"),
+        (["help", "grad"], "write wiregrad grad -h"),
+        (["a * b", "a=2"], 'a command comes first, as in wiregrad grad "e = a + b; f = e * c" a=2 b=-3 c=10'),
+        (["model.py:loss", "x=2"], "a command comes first, as in wiregrad grad"),
+        (["grad", "a=2", "b=3"], "wanted a formula before the values; got 'a=2' in its place"),
+        (["explain", "--of", "a * b", "a=2", "b=3"], "wanted a formula before the values; got 'a=2' in its place"),
+        (["explain", "a * b", "a", "a=2", "b=3"], "a node that is asked about is given as --of a"),
+        (["explain", "a * b", "a", "2", "b", "3"], "got 'a'; write a=2"),
+        (["find", "a * b", "a=2", "b=3"], "wanted a query before the values, such as op:tanh; got 'a=2'"),
+    ],
+)
+def test_words_in_the_wrong_place_are_answered_with_the_right_one(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    code, out, err = run(capsys, *words)
+
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize("word", ["model:loss", "model.loss", "model.py.loss", "./model.loss"])
+def test_a_function_in_a_file_that_is_written_in_another_way_is_answered_with_the_right_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text("def loss(x):\n    return x * x\n")
+    code, _, err = run(capsys, "grad", word, "x=1")
+
+    assert code == 2
+    assert f"{word} is no formula; for the function in the file write " in err
+    assert "model.py:loss" in err
+
+
+def test_a_folder_is_no_formula(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = run(capsys, "grad", str(tmp_path), "x=1")
+
+    assert code == 2
+    assert f"{tmp_path} is a folder; wanted a formula, a circuit file or FILE.py:FUNCTION" in err
+
+
+def test_an_argument_that_is_missing_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("def loss(x, w, k=1):\n    return x * w\n")
+    code, _, err = run(capsys, "grad", f"{file}:loss", "x=1")
+
+    assert code == 2
+    assert "loss(x, w, k=1): missing a required argument: 'w'; give w=..." in err
+
+
 @pytest.mark.parametrize("verb", FILE_VERBS)
 def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str], verb: str) -> None:
     code, out, err = run(capsys, verb, "nowhere.py:loss", *PLACE_OF_OUTPUT.get(verb, []))
@@ -201,6 +255,21 @@ def test_the_help_of_find_says_what_is_compared(capsys: pytest.CaptureFixture[st
 
     assert "grad>1 finds a gradient of -2" in text
     assert "the signed numbers are compared" in text
+
+
+@pytest.mark.parametrize("query", ["grad > 1", "grad >1", "grad>= 2", "grad == 2", "value<2 grad > 1"])
+def test_there_may_be_spaces_around_a_comparison(capsys: pytest.CaptureFixture[str], query: str) -> None:
+    code, out, _ = run(capsys, "find", "a * b", query, "a=1", "b=2")
+
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["a"]
+
+
+def test_the_name_of_an_op_as_a_query_that_finds_nothing_is_answered_with_the_right_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(capsys, "find", "a * b", "multiply") == (0, "", "0 nodes; for nodes of an op write op:multiply\n")
+    assert run(capsys, "find", "a * b", "multipl") == (0, "", "0 nodes\n")
 
 
 def test_find_finds_what_is_not_finite(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,28 +7,32 @@ open.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.api import Circuit, Run
 from wiregrad.api.values import Value, trace_with_inputs
 from wiregrad.api.values import run as run_function
 from wiregrad.backends import RunNode, RunRecord, interpreter
-from wiregrad.dtypes import count_with_noun
+from wiregrad.dtypes import PythonNumber, count_with_noun, format_all_digits, format_brief_number
 from wiregrad.errors import CheckError, InputError, OperandError, WiregradError, short_repr
+from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.recording.session import anomaly
 from wiregrad.frontends.recording.trace import refuse_whole_numbers
 from wiregrad.inspect.blame import Blame
-from wiregrad.inspect.check import GradientCheck, check_gradients
+from wiregrad.inspect.check import GradientCheck, check_gradients, is_movable
 from wiregrad.inspect.explain import Explanation, explain_value
 from wiregrad.inspect.flight_recorder import Event, Flight, Snapshot, copy_step
-from wiregrad.lazy import load_module_lazily
+from wiregrad.lazy import NamedTuple, load_module_lazily
 
 if TYPE_CHECKING:
     from wiregrad.explorer import local_server
@@ -74,7 +78,13 @@ def _is_torch_module(thing: object) -> bool:
 
 
 def check_grads(
-    f: Callable[..., object] | Circuit, /, *args: object, order: int = 2, raises: bool = True, **kwargs: object
+    f: Callable[..., object] | Circuit,
+    /,
+    *args: object,
+    order: int = 2,
+    raises: bool = True,
+    grad: Callable[..., object] | None = None,
+    **kwargs: object,
 ) -> GradientCheck:
     """Compare the derivative of every op that a function (or circuit) uses with a numerical one, at the values it sees.
 
@@ -82,17 +92,162 @@ def check_grads(
     only reported. The report lists kinks, and points where numerical derivatives cannot decide. A circuit takes its
     inputs as in `circuit.run`.
 
+    `grad` is a gradient of f that was written by hand, a function of the same arguments. It is compared too. It returns
+    the gradient of the first argument, or a tuple with one for each argument, in which None is not compared.
+
     >>> print(check_grads(lambda x, w: np.tanh(x * w), 0.5, -1.2))
     2 nodes, 3 wires, 3 rules to second order: all rules hold
+    >>> print(check_grads(lambda x: np.sum(x**3), np.ones(2), grad=lambda x: 3.0 * x**2))
+    2 nodes, 2 wires, 2 rules to second order: all rules hold
+    the gradient by hand agrees in 2 elements
     """
+    _check_handwritten(f, args, grad)
     if isinstance(f, Circuit):
         kwargs = f._complete_inputs(args, kwargs)
-    report = check_gradients(f, args, kwargs, order=order)
+    try:
+        report = check_gradients(f, args, kwargs, order=order)
+    except TypeError as error:
+        if not any(map(inspect.isroutine, args)):
+            raise
+        advice = "for a gradient that was written by hand, write wg.check_grads(f, x, grad=my_grad)"
+        raise InputError(f"{str(error).partition(chr(10))[0]}; {advice}") from error
     if not report.checked.wires and not isinstance(f, Circuit):
         refuse_whole_numbers(f, args, kwargs)
+    if grad is not None:
+        report = _compare_handwritten(report, f, grad, args, kwargs)
     if raises and not report.ok:
         raise CheckError(str(report), report=report)
     return report
+
+
+def _check_handwritten(f: object, args: tuple[object, ...], grad: object) -> None:
+    """Raise for a gradient by hand that cannot be called with the arguments of the function."""
+    if grad is None:
+        return
+    if not callable(grad):
+        raise InputError(f"grad= takes a function of the arguments of f, as in grad=my_grad; got {short_repr(grad)}")
+    if isinstance(f, Circuit):
+        raise InputError("grad= is for a function; compare the gradient of a circuit with circuit.run(...).grads")
+    if not args:
+        raise InputError("grad= needs the arguments by position: wg.check_grads(f, x, grad=my_grad)")
+
+
+class GradientDifference(NamedTuple):
+    """An element at which a gradient by hand is not the gradient."""
+
+    element: str
+    handwritten: PythonNumber
+    gradient: PythonNumber
+
+    def __str__(self) -> str:
+        shown = format_brief_number(self.handwritten), format_brief_number(self.gradient)
+        if shown[0] == shown[1]:
+            shown = format_all_digits(self.handwritten), format_all_digits(self.gradient)
+        return f"{self.element}: by hand {shown[0]}, wiregrad {shown[1]}"
+
+
+MAX_SHOWN_DIFFERENCES = 5
+
+
+@dataclass(frozen=True, repr=False)
+class HandwrittenCheck(GradientCheck):
+    """The result of a gradient check in which a gradient by hand was compared too."""
+
+    compared: int = 0
+    """Number of elements of the gradient that were compared."""
+    differences: tuple[GradientDifference, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether no rule is wrong, and the gradient by hand is right."""
+        return super().ok and not self.differences
+
+    def lines(self) -> Iterator[str]:
+        """Return the findings about the rules, then those about the gradient by hand."""
+        yield from super().lines()
+        elements = count_with_noun(self.compared, "element")
+        if not self.differences:
+            yield f"the gradient by hand agrees in {elements}"
+            return
+        yield f"the gradient by hand is wrong in {len(self.differences)} of {elements}"
+        yield from (f"  {difference}" for difference in self.differences[:MAX_SHOWN_DIFFERENCES])
+        if len(self.differences) > MAX_SHOWN_DIFFERENCES:
+            yield f"  and {len(self.differences) - MAX_SHOWN_DIFFERENCES} more"
+
+
+def _compare_handwritten(
+    report: GradientCheck, f: Callable[..., object], grad: Callable[..., object], args: tuple[object, ...], kwargs: Any
+) -> HandwrittenCheck:
+    """Return the report with what a gradient by hand has wrong."""
+    run = run_function(f, *args, **kwargs)
+    gradients = iter(run.grads.items())
+    compared = 0
+    differences: dict[str, list[GradientDifference]] = {}
+    for argument, handwritten in zip(args, _split_by_argument(grad(*args, **kwargs), args), strict=True):
+        leaves = flatten(argument)[0]
+        items = [None] * len(leaves) if handwritten is None else _flatten_like(handwritten, argument, len(leaves))
+        for leaf, item in zip(leaves, items, strict=True):
+            name, gradient = next(gradients) if is_movable(leaf) else ("", None)
+            if gradient is not None and item is not None:
+                compared += np.size(gradient)
+                differences[name] = [*_list_differences(name, np.asarray(item), np.asarray(gradient))]
+    if not compared:
+        raise InputError("grad= gave nothing to compare: wanted the gradient of the first argument, or of each")
+    found = {field.name: getattr(report, field.name) for field in fields(report)}
+    return HandwrittenCheck(**found, compared=compared, differences=tuple(_drop_rounding(run, differences)))
+
+
+def _drop_rounding(run: Run, differences: Mapping[str, Sequence[GradientDifference]]) -> Iterator[GradientDifference]:
+    """Yield the differences that are larger than rounding: at a minimum, a gradient is nothing else."""
+    names = [name for name, found in differences.items() if found]
+    estimates = run.rounding(names).gradients if names else {}
+    for name in names:
+        estimate = estimates.get(name)
+        is_known = estimate is not None and estimate.explained and not estimate.guessed
+        bound = 10.0 * estimate.bound if estimate is not None and is_known else 0.0
+        yield from (each for each in differences[name] if not abs(each.handwritten - each.gradient) <= bound)
+
+
+def _split_by_argument(handwritten: object, args: tuple[object, ...]) -> Sequence[object]:
+    """Return a gradient by hand as one item for each argument: a tuple has all, anything else is for the first."""
+    is_of_first = not isinstance(handwritten, tuple) or (len(args) == 1 and isinstance(args[0], tuple))
+    items = (handwritten, *(None for _ in args[1:])) if is_of_first else handwritten
+    assert isinstance(items, tuple)
+    if len(items) != len(args):
+        raise InputError(
+            f"grad= gave a tuple of {len(items)} for {count_with_noun(len(args), 'argument')}; wanted one gradient "
+            "for each argument, or None, or the gradient of the first alone"
+        )
+    return items
+
+
+def _flatten_like(handwritten: object, argument: object, count: int) -> list[Any]:
+    """Return the arrays of a gradient by hand in the order of those of its argument."""
+    items = [handwritten] if count == 1 and flatten(argument)[0][0] is argument else flatten(handwritten)[0]
+    if len(items) != count:
+        arrays = count_with_noun(len(items), "array")
+        raise InputError(f"grad= gave {arrays} for an argument of {count}; wanted the same structure")
+    return items
+
+
+def _list_differences(name: str, handwritten: NDArray[Any], gradient: NDArray[Any]) -> Iterator[GradientDifference]:
+    """Yield the elements at which a gradient by hand differs by more than rounding explains."""
+    if handwritten.shape != gradient.shape or handwritten.dtype.kind not in "fciub":
+        raise InputError(
+            f"grad= gave {handwritten.dtype} of shape {handwritten.shape} for {name}; "
+            f"wanted {gradient.dtype} of shape {gradient.shape}"
+        )
+    eps = float(max(np.finfo(each.dtype).eps for each in (handwritten, gradient) if each.dtype.kind in "fc"))
+    absolute = 100.0 * eps * interpreter.largest_magnitude(gradient[np.isfinite(gradient)])
+    relative = HANDWRITTEN_TOLERANCE * (eps / np.finfo(float).eps) ** 0.5
+    right = np.isclose(handwritten, gradient, rtol=relative, atol=absolute, equal_nan=True)
+    for index in map(tuple, np.argwhere(~right).tolist()):
+        element = f"{name}[{', '.join(map(str, index))}]" if index else name
+        yield GradientDifference(element, handwritten[index].item(), gradient[index].item())
+
+
+HANDWRITTEN_TOLERANCE = 1e-8
+"""Relative tolerance of a gradient by hand in float64."""
 
 
 def record(capacity: int = 2000, **options: Any) -> LiveFlight:

@@ -8,16 +8,28 @@ true. It is zero by structure, so no inf or NaN further on can spoil it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.dtypes import FLOAT, WireType, as_float, format_brief_number, to_python_number
-from wiregrad.errors import InputError, OutputError, short_repr, suggest_name
-from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Node, Op, Row, certificates, join_first_names, normalize_name
+from wiregrad.errors import MAX_COMPARED_NAMES, InputError, OutputError, short_repr, suggest_name
+from wiregrad.ir import (
+    CONSTANT,
+    INPUT,
+    TABLE,
+    CircuitGraph,
+    Node,
+    Op,
+    Row,
+    certificates,
+    join_first_names,
+    normalize_name,
+)
 from wiregrad.ir.circuit import find_bodies
 from wiregrad.lazy import load_module_lazily, pause_collection
 from wiregrad.ops import Elementwise
@@ -225,6 +237,10 @@ def constant_identity(value: object) -> tuple[str, tuple[int, ...], str | bytes]
     return array.dtype.str, array.shape, "nan" if nan else array.tobytes()
 
 
+NUMBER_NAMES = {"e": "exp(1)", "E": "exp(1)", "Pi": "pi", "PI": "pi"}
+"""Inputs of formulas that may be meant as a number, and how the number is written there."""
+
+
 def bind_inputs(circuit: CircuitGraph, vectors: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """Return the value of every input, given by keyword, as one vector in the order of inputs, or as one mapping."""
     names = circuit.inputs
@@ -253,8 +269,10 @@ def bind_inputs(circuit: CircuitGraph, vectors: Sequence[Any], named: Mapping[st
     check_input_names(arguments, names)
     missing = [name for name in names if name not in arguments]
     if missing:
+        numbers = [name for name in missing if name in NUMBER_NAMES]
+        hint = "".join(f"; in a formula the number {name} is written {NUMBER_NAMES[name]}" for name in numbers)
         raise InputError(
-            f"no value for {join_first_names(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}"
+            f"no value for {join_first_names(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}{hint}"
         )
     return [convert_to_type(f"input {name}", circuit.type_of(circuit.index(name)), arguments[name]) for name in names]
 
@@ -282,7 +300,44 @@ def check_input_names(arguments: Mapping[str, Any], names: Sequence[str]) -> Non
     extra = next((name for name in arguments if name not in known), None)
     if extra is not None:
         wanted = f"the inputs are {join_first_names(names)}" if names else "the circuit has no inputs"
-        raise InputError(f"there is no input called {short_repr(extra)}{suggest_name(str(extra), names)}; {wanted}")
+        advice = _advise_joined_name(names, set(arguments))
+        hint = "" if advice else suggest_name(str(extra), names)
+        raise InputError(f"there is no input called {short_repr(extra)}{hint}; {wanted}{advice}")
+
+
+MAX_JOINED_LETTERS = 30
+"""Maximum length of a name that may be a product of others, written without signs."""
+
+
+def _advise_joined_name(names: Sequence[str], given: Collection[str]) -> str:
+    """Return what to write for an input such as `ab` where a and b are given; empty if there is none.
+
+    >>> _advise_joined_name(["ab"], {"a", "b"}), _advise_joined_name(["sinx"], {"x"})
+    ('; ab is one name, a product is written a*b', '; sinx is one name, a call is written sin(x)')
+    """
+    for name in islice(names, MAX_COMPARED_NAMES):
+        if name in given or len(name) > MAX_JOINED_LETTERS:
+            continue
+        factors = _split_into_names(name, given)
+        if factors:
+            return f"; {name} is one name, a product is written {'*'.join(factors)}"
+        argument = next((name[k:] for k in range(2, len(name)) if TABLE.is_scalar(name[:k]) and name[k:] in given), "")
+        if argument:
+            return f"; {name} is one name, a call is written {name.removesuffix(argument)}({argument})"
+    return ""
+
+
+def _split_into_names(text: str, names: Collection[str]) -> list[str]:
+    """Split a text into the fewest names that it consists of; empty if it does not."""
+    splits: list[list[str] | None] = [[]]
+    for end in range(1, len(text) + 1):
+        joined = [
+            [*split, text[start:end]]
+            for start, split in enumerate(splits)
+            if split is not None and text[start:end] in names
+        ]
+        splits.append(min(joined, key=len, default=None))
+    return splits[-1] or []
 
 
 def _normalize_name(name: Any) -> Any:

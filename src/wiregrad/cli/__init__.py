@@ -45,7 +45,7 @@ from wiregrad.cli.command_base import (
 )
 from wiregrad.cli.environment import COMPLETION_VARIABLES, bench_command, completion_command, doctor_command
 from wiregrad.cli.page_commands import explore_command, learn_command, quiz_command
-from wiregrad.errors import InputError, NotInstalledError, SettingError, WiregradError
+from wiregrad.errors import InputError, NotInstalledError, SettingError, WiregradError, short_repr, suggest_name
 from wiregrad.settings import check_settings
 
 EXIT_USAGE = 2
@@ -77,6 +77,26 @@ def _check_environment(context: click.Context) -> None:
 
 class ExampleGroup(ExampleCommand, click.Group):
     """A group of commands whose help begins with an example."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names; say what to write if there is none."""
+        word = args[0]
+        if word not in self.commands and not word.startswith("-") and not ctx.resilient_parsing:
+            hint = suggest_name(word, self.commands) or self._advise_command(word, args[1:])
+            raise click.UsageError(f"No such command {short_repr(word)}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def _advise_command(self, word: str, following: Sequence[str]) -> str:
+        if word == "help":
+            return (
+                f"; write wiregrad {following[0] if following[:1] and following[0] in self.commands else 'COMMAND'} -h"
+            )
+        if not word.replace("-", "").isalpha():
+            # A formula or a file where a command comes first.
+            return f"; a command comes first, as in wiregrad {self.example}"
+        return f"; the commands are {', '.join(self.commands)}"
 
 
 cli = ExampleGroup(

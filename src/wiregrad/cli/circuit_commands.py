@@ -48,7 +48,7 @@ from wiregrad.codegen.listing import LISTING_FUNCTIONS
 from wiregrad.dtypes import count_with_noun, format_all_digits, format_brief_number
 from wiregrad.errors import NoRuleError, OperandError, require_package
 from wiregrad.files import encode_circuit_file
-from wiregrad.ir import CircuitGraph, Node, Pattern
+from wiregrad.ir import TABLE, CircuitGraph, Node, Pattern
 from wiregrad.ir.columns import is_automatic_name
 from wiregrad.lazy import load_module_lazily
 
@@ -162,6 +162,9 @@ run_command = TargetCommand(
 
 def _print_found(target: CommandTarget, query: str, document: bool) -> None:
     circuit, point = target.trace_circuit()
+    if query.partition("=")[0].strip() in circuit.inputs:
+        raise click.UsageError(f"wanted a query before the values, such as op:tanh; got {query!r}")
+    query = _join_comparisons(query)
     run = run_all_outputs(circuit, point) if point or not circuit.inputs else None
     terms = large_circuits.find_number_terms(query)
     if run is None and terms:
@@ -175,7 +178,19 @@ def _print_found(target: CommandTarget, query: str, document: bool) -> None:
     for row in found["nodes"]:
         click.echo(escape_control_characters(_format_found_node(Node(circuit, row["node"]), run)))
     more = f", of which the first {len(found['nodes'])} are listed" if len(found["nodes"]) < found["count"] else ""
-    click.echo(f"{count_with_noun(found['count'], 'node')}{more}", err=True)
+    ops = [word for word in query.split() if word in TABLE]
+    hint = f"; for nodes of an op write op:{ops[0]}" if ops and not found["count"] else ""
+    click.echo(f"{count_with_noun(found['count'], 'node')}{more}{hint}", err=True)
+
+
+def _join_comparisons(query: str) -> str:
+    """Remove the spaces around signs of comparison, which would make terms of their own; `==` is `=`.
+
+    >>> _join_comparisons("op:tanh grad > 2 depth == 1")
+    'op:tanh grad>2 depth=1'
+    """
+    columns = "|".join(large_circuits.COMPARED_COLUMNS)
+    return re.sub(rf"(?<!\S)({columns})\s*([<>]=?|=)=?\s*(?=\S)", r"\1\2", query)
 
 
 def _format_found_node(node: Node, run: Run | None) -> str:

@@ -6,9 +6,9 @@ First come files: circuits are read from them and from stdin, results are writte
 circuit file is executed. A file is written completely or not at all. Failures outside wiregrad, in files and in the
 user's code, are printed without a traceback (`CommandFailure`).
 
-Then come targets and the NAME=VALUE pairs that follow them. A value is a number, a list of numbers (an array), true,
-false or text in quotes. The annotation of a parameter, or else its default, decides more: whole numbers stay whole for
-an int, and text needs no quotes for a str.
+Then come targets and the NAME=VALUE pairs that follow them. A value is a number, a list of numbers (an array), an array
+from a file, true, false or text in quotes. The annotation of a parameter, or else its default, decides more: whole
+numbers stay whole for an int, and text needs no quotes for a str.
 
 At the end are the class of all commands about a target, its options, and how answers are printed.
 """
@@ -19,6 +19,7 @@ import ast
 import builtins
 import importlib
 import inspect
+import io
 import json
 import math
 import os
@@ -31,6 +32,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -55,7 +57,7 @@ from wiregrad.errors import (
 )
 from wiregrad.files import MAX_FILE_BYTES, decode_circuit_file, read_file_bytes, replace_file
 from wiregrad.frontends.formula import NAMED_CONSTANTS, parse_formula_with_notes
-from wiregrad.ir import Node
+from wiregrad.ir import TABLE, Node
 from wiregrad.ir.columns import normalize_name
 from wiregrad.ir.text_form import MAX_TEXT_BYTES, is_json
 from wiregrad.lazy import load_module_lazily
@@ -207,12 +209,30 @@ def _read_formula(source: str) -> Circuit:
     try:
         return parse_noted_formula(source)
     except FormulaError:
-        if len(source) < MAX_FILE_NAME and Path(source).is_file():
-            endings = join_endings(FORM_ENDINGS)
-            raise CommandFailure(
-                f"{source} is a file, but its name does not end in {endings}; give it as - < {source}"
-            ) from None
+        _refuse_path(source)
         raise
+
+
+_PATH_AND_NAME = re.compile(r"(.+?)(?:\.py)?[:.](\w+)")
+"""What people write for FILE.py:NAME: `model:loss`, `model.loss`, `model.py.loss`."""
+
+
+def _refuse_path(source: str) -> None:
+    """Raise if what is no formula is the name of a file or folder, or of a function in a file."""
+    if len(source) >= MAX_FILE_NAME or "\0" in source:
+        return
+    if Path(source).is_file():
+        endings = join_endings(FORM_ENDINGS)
+        raise CommandFailure(
+            f"{source} is a file, but its name does not end in {endings}; give it as - < {source}"
+        ) from None
+    if Path(source).is_dir():
+        raise click.UsageError(f"{source} is a folder; wanted a formula, a circuit file or FILE.py:FUNCTION") from None
+    match = _PATH_AND_NAME.fullmatch(source)
+    if match is not None and Path(f"{match[1]}.py").is_file():
+        raise click.UsageError(
+            f"{source} is no formula; for the function in the file write {match[1]}.py:{match[2]}"
+        ) from None
 
 
 def _read_file(path: str, form: str) -> tuple[Circuit, str]:
@@ -320,21 +340,63 @@ _MANY_DIGITS = re.compile(r"\d[\d_]{4300,}")
 _PARSE_ERRORS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError)
 
 
-def split_pairs(texts: Iterable[str]) -> dict[str, str]:
-    """Split NAME=VALUE texts.
+def join_spaced_pairs(words: Iterable[str]) -> list[str]:
+    """Join what was written as NAME = VALUE, with spaces around the sign, to one word.
 
-    >>> split_pairs(["a=2", "b = [1, 2]"])
-    {'a': '2', 'b': '[1, 2]'}
+    >>> join_spaced_pairs(["a", "=", "2", "b=", "-3", "c", "=inf", "d=4"])
+    ['a=2', 'b=-3', 'c=inf', 'd=4']
+    """
+    pairs: list[str] = []
+    for word in words:
+        before = pairs[-1] if pairs else ""
+        name, equals, value = before.partition("=")
+        is_value = bool(name and equals) and not value.strip("=") and "=" not in word
+        is_sign_and_value = bool(name) and not equals and word.startswith("=")
+        if is_value or is_sign_and_value:
+            pairs[-1] = before + word
+        else:
+            pairs.append(word)
+    return pairs
+
+
+def split_pairs(words: Iterable[str]) -> dict[str, str]:
+    """Split the words of a command line into names and the texts of their values.
+
+    >>> split_pairs(["a=2", "b = [1, 2]", "c", "=", "3"])
+    {'a': '2', 'b': '[1, 2]', 'c': '3'}
     """
     values: dict[str, str] = {}
-    for text in texts:
+    pairs = join_spaced_pairs(words)
+    for text, following in zip_longest(pairs, pairs[1:], fillvalue=""):
         name, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or not name:
-            raise unreadable_value_error(text)
+        if not equals or not name or value.startswith("="):
+            raise unreadable_value_error(text, _advise_pair(text, following))
         if name in values:
             raise click.UsageError(f"{name} is given twice")
         values[name] = value
     return values
+
+
+_OTHER_PAIR = re.compile(r"-*(\w+)(?:==+|:=?)(.+)")
+"""What people write for NAME=VALUE: `a:2`, `a==2`."""
+
+
+def _advise_pair(text: str, following: str) -> str:
+    """Return what to write for a word that is no NAME=VALUE, as the end of a message; empty if it may be anything."""
+    pair = _OTHER_PAIR.fullmatch(text)
+    if pair is not None:
+        return f"; write {pair[1]}={pair[2]}"
+    if text.isidentifier() and _is_number(following):
+        return f"; write {text}={following}"
+    # The shell replaces a * that stands alone by the names of files.
+    is_part_of_formula = text == "-" or (text[:1] in TABLE.infix and text[:1] != "-")
+    return '; a formula with spaces stands in quotes: "a * b"' if is_part_of_formula or os.path.exists(text) else ""
+
+
+def _is_number(text: str) -> bool:
+    with suppress(ValueError):
+        return math.isfinite(float(text))
+    return False
 
 
 def unreadable_value_error(text: str, reason: str = "") -> click.UsageError:
@@ -360,6 +422,8 @@ def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> Arg
     >>> read_value("a", "2*pi"), read_value("n", "2*3", frozenset([int]))
     (6.283185307179586, 6)
     """
+    if text.startswith(ARRAY_FILE_MARK) and str not in kinds:
+        return _read_file_value(name, text.removeprefix(ARRAY_FILE_MARK), kinds)
     try:
         if WHOLE_NUMBER.fullmatch(text) and kinds & {int, bool} and float not in kinds:
             return int(text) if int in kinds else bool(int(text))
@@ -387,8 +451,12 @@ MAX_VALUE_LETTERS = 200
 def _evaluate_formula(name: str, text: str) -> float:
     """Return the number that a formula without inputs gives, such as `2*pi`."""
     pair = f"{name}={text}"
+    if file_ending(text) in ARRAY_ENDINGS:
+        raise unreadable_value_error(pair, f"; for the array in a file write {name}={ARRAY_FILE_MARK}{text}") from None
     if not text or len(text) > MAX_VALUE_LETTERS or any(mark in text for mark in "=;[\"'\n"):
         raise unreadable_value_error(pair) from None
+    if "," in text and all(map(_is_number, text.strip("(,)").split(","))):
+        raise unreadable_value_error(pair, _advise_commas(text)) from None
     try:
         formula = Circuit(parse_formula_with_notes(text)[0].columns)
     except FormulaError as error:
@@ -400,6 +468,22 @@ def _evaluate_formula(name: str, text: str) -> float:
     if not math.isfinite(number):
         raise click.UsageError(f"{pair!r} is {number}; a formula in place of a number must be finite")
     return number
+
+
+def _advise_commas(text: str) -> str:
+    """Return what to write for numbers with commas: several values, a decimal number or a list.
+
+    >>> _advise_commas("2,"), _advise_commas("(1,2)")
+    ('; values have spaces between them, and no commas', '; a list stands in brackets: [1,2]')
+    >>> _advise_commas("1,5")
+    '; a decimal number has a point: 1.5; a list stands in brackets: [1,5]'
+    """
+    numbers = text.strip("(,)")
+    if "," not in numbers:
+        return "; values have spaces between them, and no commas"
+    is_decimal = re.fullmatch(r"[+-]?\d+,\d+", text)
+    decimal = f"; a decimal number has a point: {text.replace(',', '.')}" if is_decimal else ""
+    return f"{decimal}; a list stands in brackets: [{numbers}]"
 
 
 def _parse_literal(text: str) -> ArgumentValue:
@@ -443,6 +527,89 @@ def _make_array(value: list[Any]) -> NDArray[Any]:
     if array.dtype.kind not in "fcbiu":
         raise TypeError
     return array.astype(float) if array.dtype.kind in "iu" else array
+
+
+ARRAY_FILE_MARK = "@"
+"""What stands before the name of a file in the place of a value: `x=@data.npy`."""
+ARRAY_ENDINGS = (".npy", ".csv")
+_MAX_SHOWN_CELL = 40
+
+
+def _read_file_value(name: str, path: str, kinds: ParameterTypes) -> ArgumentValue:
+    """Return the array in a file; one without axes is a number, which is read as one that was typed."""
+    array = _read_array_file(path)
+    if array.ndim:
+        if array.dtype.kind in "iu":
+            note = f"{name} is an array of {array.dtype}, which has no gradient; for one, save it as floats"
+            click.echo(f"note: {note}", err=True)
+        return array
+    number: PythonNumber = array.item()
+    return float(number) if type(number) is int and int not in kinds else number
+
+
+def _read_array_file(path: str) -> NDArray[Any]:
+    """Return the array in a file, with the dtype that it has there.
+
+    A CSV file has floats; one row or one column of them is a vector. Python objects are never loaded.
+    """
+    ending = file_ending(path)
+    if ending not in ARRAY_ENDINGS:
+        raise click.UsageError(
+            f"wanted an array in a file that ends in {join_endings(ARRAY_ENDINGS)}, like x=@data.npy; got {path!r}"
+        )
+    if not os.path.exists(path):
+        raise click.UsageError(f"there is no file {path}; wanted a file with an array")
+    data = read_file_bytes(Path(path))
+    array = _parse_csv(_decode_text(data, path), path) if ending == ".csv" else _parse_npy(data, path)
+    if array.dtype.kind not in "fcbiu":
+        raise CommandFailure(f"cannot read {path}: wanted an array of numbers; it has dtype {array.dtype}")
+    return array
+
+
+def _parse_npy(data: bytes, path: str) -> NDArray[Any]:
+    try:
+        array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError, MemoryError) as error:
+        reason = f"it is no complete .npy file: {error}"
+        if "Object arrays" in str(error):
+            reason = "it has Python objects, which are not loaded; save an array of numbers"
+        raise CommandFailure(f"cannot read {path}: {reason}") from None
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _parse_csv(text: str, path: str) -> NDArray[np.float64]:
+    with warnings.catch_warnings():
+        # NumPy warns about a file without numbers.
+        warnings.simplefilter("ignore")
+        try:
+            array = np.loadtxt(io.StringIO(text), delimiter=",")
+        except ValueError:
+            raise CommandFailure(f"cannot read {path}: {_describe_wrong_csv(text)}") from None
+    if not array.size:
+        raise CommandFailure(f"cannot read {path}: it has no numbers")
+    if np.count_nonzero(np.isinf(array)) > text.lower().count("inf"):
+        raise CommandFailure(f"cannot read {path}: a number in it is too large; infinity is written inf")
+    return array
+
+
+def _describe_wrong_csv(text: str) -> str:
+    """Say which cell of a table is no number, or that its rows differ in length.
+
+    >>> _describe_wrong_csv("width,height")
+    "line 1 has 'width', which is no number; a table has numbers alone, with commas between them"
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = line.partition("#")[0].split(",")
+        for cell in cells if cells != [""] else []:
+            try:
+                float(cell)
+            except ValueError:
+                shown = cell.strip()[:_MAX_SHOWN_CELL]
+                return (
+                    f"line {number} has {shown!r}, which is no number; "
+                    "a table has numbers alone, with commas between them"
+                )
+    return "its lines have different counts of numbers"
 
 
 def parameter_types(parameter: inspect.Parameter) -> ParameterTypes:
@@ -553,12 +720,17 @@ class CommandTarget(Protocol):
         """Return its circuit, and the values that were given for the inputs."""
 
 
+_VALUE_ALONE = re.compile(r"\s*\w+\s*=[^=;\n]+")
+
+
 def parse_target(text: str, values: Sequence[str], form: str | None = None) -> CommandTarget:
     """Return the target for a text and NAME=VALUE pairs; `-` is stdin, and `form` the form of a circuit file."""
     loaded = load_from_file(text) if form is None else None
     if loaded is None:
         loaded, form = read_circuit(text, form)
         if form == FORMULA_FORM:
+            if values and not loaded.inputs and _VALUE_ALONE.fullmatch(text):
+                raise click.UsageError(f"wanted a formula before the values; got {text!r} in its place")
             return CircuitTarget(loaded, _read_numbers(values))
     texts = split_pairs(values)
     if isinstance(loaded, ir.CircuitGraph):
@@ -647,12 +819,13 @@ def _read_typed_values(circuit: ir.CircuitGraph, texts: Mapping[str, str]) -> di
 
 def _read_numbers(values: Sequence[str]) -> dict[str, float]:
     """Read the values of a formula, which takes only numbers."""
-    arguments = {name: read_value(name, text) for name, text in split_pairs(values).items()}
     numbers: dict[str, float] = {}
-    for text, (name, value) in zip(values, arguments.items(), strict=True):
+    for name, text in split_pairs(values).items():
+        value = read_value(name, text)
         if not isinstance(value, float):
+            pair = _shorten_text(f"{name}={text}")
             raise click.UsageError(
-                f"the inputs of a formula are numbers; got {text!r}; a FILE.py:FUNCTION takes arrays, complex numbers, "
+                f"the inputs of a formula are numbers; got {pair!r}; a FILE.py:FUNCTION takes arrays, complex numbers, "
                 "true, false and text"
             )
         numbers[name] = value
@@ -834,7 +1007,9 @@ def bind_arguments(function: Callable[..., Any], texts: Mapping[str, str]) -> tu
     try:
         bound = signature.bind(*args, **values)
     except TypeError as error:
-        raise InputError(f"{function_name(function)}{signature}: {error}") from None
+        missing = [p.name for p in signature.parameters.values() if p.default is p.empty and p.name not in texts]
+        hint = f"; give {missing[0]}=..." if "missing" in str(error) and missing else ""
+        raise InputError(f"{function_name(function)}{signature}: {error}{hint}") from None
     if hasattr(inspect.unwrap(function), "__code__"):
         # Defaults are inputs too, but those of a function in C may be placeholders.
         bound.apply_defaults()
@@ -911,10 +1086,12 @@ TARGET_HELP = """\b
             a circuit file: .wg, .json, .txt; or - for a formula or circuit
             from stdin
 NAME=VALUE  a number: a=2
-            for functions also an array: "x=[1, 2]", true or false, and text:
+            for functions also an array: "x=[1, 2]", or one in a file:
+            x=@data.npy, x=@data.csv; true or false, and text:
             mode=mean if the parameter takes text, else mode='"mean"'
             Whole numbers are floats, unless the parameter is annotated int
-            or bool, or its default is one: n: int, n=1"""
+            or bool, or its default is one: n: int, n=1; those in a file
+            keep their dtype"""
 
 
 def no_color_option() -> click.Option:
@@ -1062,7 +1239,12 @@ class TargetCommand(ExampleCommand):
     def read_target(self, formula: str, values: Sequence[str], form: str | None = None) -> CommandTarget:
         """Return the target of the command."""
         refuse_unknown_options(self, formula, values)
-        return parse_target(formula, values, form)
+        pairs = join_spaced_pairs(values)
+        if pairs and pairs[0].isidentifier() and any("--of" in param.opts for param in self.params):
+            following = pairs[1] if len(pairs) > 1 else ""
+            advice = _advise_pair(pairs[0], following) or f"; a node that is asked about is given as --of {pairs[0]}"
+            raise unreadable_value_error(pairs[0], advice)
+        return parse_target(formula, pairs, form)
 
 
 def refuse_unknown_options(command: click.Command, formula: str, values: Sequence[str]) -> None:
@@ -1070,12 +1252,16 @@ def refuse_unknown_options(command: click.Command, formula: str, values: Sequenc
 
     A formula may begin with two minus signs, as in --x, but a word after them is an option.
     """
+    words = join_spaced_pairs(values)
     wrong = [formula] if re.fullmatch(r"--[a-z][a-z-]+", formula) else []
-    wrong += [text for text in values if re.match(r"--?[a-z]", text)]
+    wrong += [text for text in words if re.match(r"--?[a-z]", text)]
     if wrong:
-        option = wrong[0].partition("=")[0]
+        option, _, value = wrong[0].partition("=")
         known = [name for param in command.params if isinstance(param, click.Option) for name in param.opts]
-        raise click.UsageError(f"there is no option {option}{suggest_name(option, known)}")
+        following = words[words.index(wrong[0]) + 1 :] if wrong[0] in words else []
+        number = next(filter(_is_number, [value, *following[:1]]), "")
+        hint = f"; for a value write {option.lstrip('-')}={number}" if number else ""
+        raise click.UsageError(f"there is no option {option}{suggest_name(option, known) or hint}")
 
 
 def _reword_for_command(message: str) -> str:

@@ -263,13 +263,13 @@ def _choose_circuit(
 ) -> tuple[Circuit, Mapping[str, Any]]:
     """Return the circuit and the leaves that keep their value; with a preset, the formula may be its first value."""
     pairs = list(values)
-    refuse_unknown_options(quiz_command, formula or "", pairs)
     if preset is not None:
         if preset not in PRESETS:
             near = suggest_name(preset, PRESETS)
             raise click.UsageError(f"there is no preset {preset}{near}; the presets are {', '.join(PRESETS)}")
         pairs = [*([formula] if formula else []), *pairs]
         formula = PRESETS[preset].formula
+    refuse_unknown_options(quiz_command, formula or "", pairs)
     if formula is None:
         raise click.UsageError("wanted a formula, a file or --preset NAME")
     return parse_target(formula, pairs).trace_circuit()

@@ -191,7 +191,7 @@ WORD_ADVICE = {
     "and": "logical_and(a, b)",
     "or": "logical_or(a, b)",
     "not": "logical_not(a)",
-    **dict.fromkeys(("lambda", "def", "for"), "wg.trace(f) for a Python function f"),
+    **dict.fromkeys(("lambda", "def", "for"), "wg.trace(f) in Python"),
     "sum": "a + b",
     "mean": "(a + b)/2",
     "dot": "a1*b1 + a2*b2",
@@ -213,14 +213,15 @@ WORD_ADVICE = {
 """Words that people use as functions or as in Python, and what to write in a formula instead."""
 
 CHARACTER_ADVICE = {
-    "!": "for n! write gamma(n + 1)",
-    **dict.fromkeys("[{", "group with ( ); name elements x0, x1"),
-    ".": "write sin(x), not np.sin(x)",
-    ":": "name a part with =; trace Python with wg.trace",
-    "#": "a formula has no comments",
+    "!": "n! is gamma(n + 1)",
+    "[": "group with ( ); name elements x0, x1",
+    "{": "group with ( )",
+    ":": "trace Python with wg.trace",
+    "?": "write where(x > 0, a, b)",
+    "#": "it has no comments",
     "@": "write a1*b1 + a2*b2",
     "&": "write logical_and(a, b)",
-    **dict.fromkeys("'\"", "write names without quotes"),
+    **dict.fromkeys("'\"", "names have no quotes"),
 }
 """Characters that people type, and what to write instead."""
 
@@ -244,6 +245,9 @@ RAISED_CHARACTERS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"
 LOWERED_DIGITS = "₀₁₂₃₄₅₆₇₈₉"
 RAISED_LETTERS = "ʰʲʳʷʸˡˢˣᴬᴮᴰᴱᴳᴴᴵᴶᴷᴸᴹᴺᴼᴾᴿᵀᵁᵂᵃᵇᵈᵉᵍᵏᵐᵒᵖᵗᵘᵛᵝᵞᵟᵠᵡᶜᶠᶻᶿⁱⁿⱽ"
 """Letters that look like an exponent. Normalization would join them to the name: xⁿ would become xn."""
+
+_ATTRIBUTE = re.compile(r"\.(?:\w*\.)*(\w+)", re.ASCII)
+"""What follows a module in Python: `.exp`, `.linalg.norm`."""
 
 _LOWER_RAISED = str.maketrans(RAISED_CHARACTERS, "0123456789+-")
 _LIFT_LOWERED = str.maketrans(LOWERED_DIGITS, "0123456789")
@@ -349,6 +353,11 @@ class FormulaScanner:
             hint = f"; write ({fraction[0]}/{fraction[2]})"
         if character in CHARACTER_ADVICE:
             hint = f"; {CHARACTER_ADVICE[character]}"
+        attribute = _ATTRIBUTE.match(self.text, offset)
+        if attribute is not None:
+            name = attribute[1]
+            is_known = find_function(name) is not None or name in NAMED_CONSTANTS
+            hint = f"; write {name} alone" if is_known else "; names have no dots"
         self._fail(f"{character!r} has no meaning in a formula{hint}", offset)
 
     def split_statements(self) -> Iterator[list[FormulaToken]]:

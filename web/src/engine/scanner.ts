@@ -49,6 +49,7 @@ const TOKEN = new RegExp(
   "uy",
 );
 const IDENTIFIER = /^[\p{XID_Start}_]\p{XID_Continue}*$/u;
+const ATTRIBUTE = /^\.(?:\w*\.)*(\w+)/;
 const PI_IN_NAME = /π\p{L}|\p{L}π/u;
 
 /** The op that a formula calls by a name, if there is one. */
@@ -72,7 +73,7 @@ function* tokens(text: string): Generator<Token> {
   while (offset < text.length) {
     TOKEN.lastIndex = offset;
     const match = TOKEN.exec(text);
-    if (match === null) refuse(String.fromCodePoint(text.codePointAt(offset)!), offset);
+    if (match === null) refuse(String.fromCodePoint(text.codePointAt(offset)!), offset, text.slice(offset));
     const kinds = Object.entries(match.groups!).filter(([, part]) => part !== undefined);
     const kind = kinds[0]![0] as Token["kind"] | "space";
     if (kind !== "space") yield { kind, text: meaning(kind, match[0], offset), offset, written: match[0] };
@@ -120,11 +121,13 @@ function refusePart(text: string, written: string, offset: number): never {
 }
 
 /** Refuse a character that has no meaning; the hint says what to write instead. */
-function refuse(letter: string, offset: number): never {
+function refuse(letter: string, offset: number, rest = ""): never {
   let hint = RAISED.includes(letter) ? "; a raised sign stands before a raised digit, as in x⁻¹" : "";
   const [over, under] = letter.normalize("NFKC").split("\u2044");
   if (under) hint = `; write (${over}/${under})`;
   if (Object.hasOwn(ADVICE.characters, letter)) hint = `; ${ADVICE.characters[letter]}`;
+  const name = ATTRIBUTE.exec(rest)?.[1];
+  if (name) hint = functionOf(name) || isConstant(name) ? `; write ${name} alone` : "; names have no dots";
   fail(`${quoted(letter)} has no meaning in a formula${hint}`, offset);
 }
 
