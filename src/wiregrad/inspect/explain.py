@@ -3,7 +3,8 @@
 A gradient is a sum over uses of products along wires, so each case has a location: the wire at which something arrived
 and nothing (or 0) went on (a `GradientCut`), the node at which parts cancelled, or the ops whose factors multiply up to
 so little or so much along the path that carries most (`report.StrongestPath`). For a value of define-by-run code,
-`explain_value` says whether it has a gradient at all and how many backward passes added to it.
+`explain_value` says whether it has a gradient at all and how many backward passes added to it. A gradient may also leave
+out a jump of the output; `jumps` finds those near the point.
 
 The walk that finds cuts goes from a node towards the output and carries a mask of the elements of each array that the
 node moves: an array into which the node was stacked with others may have a nonzero gradient elsewhere. A wire cuts an
@@ -33,6 +34,7 @@ from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.errors import OperandError, format_user_line, short_repr
 from wiregrad.frontends.recording.value import MAX_REMEMBERED_PASSES, Value, is_constant, notes_of
 from wiregrad.inspect.blame import MAX_ORIGINS, BlameOrigin, blame_gradient, shorten_chain
+from wiregrad.inspect.jumps import describe_jumps
 from wiregrad.inspect.report import (
     MIN_CANCELLATION,
     GradientFlow,
@@ -139,10 +141,12 @@ def explain(run: RunRecord, name: str) -> Explanation:
     node = run.circuit.index(name)
     gradient = run.gradient(node)
     with np.errstate(all="ignore"):
-        draft = _draft_explanation(RunIndex(run), node, classify_gradient(gradient))
+        index = RunIndex(run)
+        draft = _draft_explanation(index, node, classify_gradient(gradient))
         causes = tuple(say() for say in draft.causes[:MAX_ORIGINS])
+        jumps = () if draft.kind == "nonfinite" or not index.active[node] else describe_jumps(index, node)
+        notes = (*draft.notes, *_element_notes(gradient), *jumps)
     more = len(draft.causes) - len(causes)
-    notes = (*draft.notes, *_element_notes(gradient))
     shown_name = run.circuit.reference_to(node) if is_automatic_name(name) else name
     return Explanation(shown_name, draft.kind, to_python_number(gradient), causes, draft.path, notes, more)
 
