@@ -49,7 +49,7 @@ from wiregrad.dtypes import count_with_noun, format_all_digits, format_brief_num
 from wiregrad.errors import NoRuleError, OperandError, require_package
 from wiregrad.files import encode_circuit_file
 from wiregrad.ir import CircuitGraph, Node, Pattern
-from wiregrad.ir.columns import is_automatic_name
+from wiregrad.ir.circuit import NodeReference
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _format_local_derivatives(run: Run, node: Node) -> str:
 
 def _wrap_title(name: str) -> str:
     """Return the title of a node, in parentheses if it is an expression."""
-    return f"({name})" if is_automatic_name(name) else name
+    return f"({name})" if isinstance(name, NodeReference) else name
 
 
 def _print_grad(target: CommandTarget, document: bool) -> None:

@@ -3,8 +3,8 @@
 A gradient is a sum over uses of products along wires, so each case has a location: the wire at which something arrived
 and nothing (or 0) went on (a `GradientCut`), the node at which parts cancelled, or the ops whose factors multiply up to
 so little or so much along the path that carries most (`report.StrongestPath`). For a value of define-by-run code,
-`explain_value` says whether it has a gradient at all and how many backward passes added to it. A gradient may also leave
-out a jump of the output; `jumps` finds those near the point.
+`explain_value` says whether it has a gradient at all and how many backward passes added to it. A gradient may leave out
+a jump of the output; `jumps` finds those near the point.
 
 The walk that finds cuts goes from a node towards the output and carries a mask of the elements of each array that the
 node moves: an array into which the node was stacked with others may have a nonzero gradient elsewhere. A wire cuts an
@@ -147,7 +147,8 @@ def explain(run: RunRecord, name: str) -> Explanation:
         jumps = () if draft.kind == "nonfinite" or not index.active[node] else describe_jumps(index, node)
         notes = (*draft.notes, *_element_notes(gradient), *jumps)
     more = len(draft.causes) - len(causes)
-    shown_name = run.circuit.reference_to(node) if is_automatic_name(name) else name
+    is_named = name in run.circuit and not is_automatic_name(name)
+    shown_name = name if is_named else run.circuit.reference_to(node)
     return Explanation(shown_name, draft.kind, to_python_number(gradient), causes, draft.path, notes, more)
 
 
