@@ -438,3 +438,44 @@ def test_a_gradient_that_grows_a_lot_on_its_way_is_huge_though_no_number_is_abov
     assert "what starts as 1 at the output arrives as 60000" in str(found)
     assert explained(lambda x: x * 300.0, 1.0).kind == "ordinary"
     assert explained(lambda x: x * 1e-3, 1.0).kind == "ordinary"
+
+
+@pytest.mark.parametrize(
+    ("formula", "of", "reason"),
+    [
+        ("f = (a - b) * 3", "b", "d(a - b)/db = -1 (formula:1:6)"),
+        ("f = (a + b) * c", "c", "df/dc = a + b = -4 (formula:1:5)"),
+        ("f = (a - b) * c * 2", "a", "d((a - b) * c)/d(a - b) = c = -2 (formula:1:5)"),
+        ("f = c / a", "a", ""),
+        ("f = a / b", "a", "df/da = -0.2 (formula:1:5)"),
+        ("f = -(-a * 2)", "a", ""),
+        ("f = a - 3 * a", "a", "df/d(3.0 * a) = -1 (formula:1:5)"),
+        ("f = a * 3 - a", "a", ""),
+    ],
+)
+def test_a_negative_gradient_is_traced_to_the_factors_that_turn_its_sign(formula: str, of: str, reason: str) -> None:
+    point = {"a": 1.0, "b": -5.0, "c": -2.0}
+    circuit = wg.circuit(formula)
+    found = circuit.run({name: point[name] for name in circuit.inputs}).explain(of)
+
+    assert found.notes == ((f"it is negative because of {reason}",) if reason else ())
+
+
+def test_the_sign_of_an_array_is_explained_where_all_elements_have_it() -> None:
+    def loss(x: Any, w: Any) -> Any:
+        return np.sum((1.0 - x @ w) * np.exp(-w[0]))
+
+    (note,) = explained(loss, np.ones((3, 2)), np.ones(2)).notes
+    mixed = explained(lambda x: np.sum(x * np.array([1.0, -2.0])), np.ones(2))
+
+    assert note.startswith("it is negative because of d(1.0 - x @ w)/d(x @ w) = -1 (")
+    assert mixed.notes == ()
+
+
+def test_many_factors_that_turn_the_sign_are_counted() -> None:
+    def loss(x: Any) -> Any:
+        for _ in range(5):
+            x = x * -1.5
+        return x
+
+    assert " and 2 more" in explained(loss, 1.0).notes[0]

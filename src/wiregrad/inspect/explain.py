@@ -44,8 +44,10 @@ from wiregrad.inspect.report import (
     StrongestPath,
     describe_node,
     describe_value,
+    format_derivative,
     format_node_place,
     format_place,
+    join_with_and,
     measure_norm,
 )
 from wiregrad.inspect.wire_rules import compute_or_nan
@@ -62,6 +64,9 @@ SHRUNK_GRADIENT = 1e-4
 """A gradient that the factors of its path made smaller than this is called tiny too."""
 GROWN_GRADIENT = 1e4
 """A gradient that the factors of its path made larger than this is called huge too."""
+
+MAX_NAMED_TURNS = 3
+"""Maximum number of negative local derivatives that a note names."""
 
 
 @dataclass(frozen=True)
@@ -348,7 +353,41 @@ class _NonzeroGradient:
         carried = largest_magnitude(self.index.sent_gradient(self.wires[-1])) if self.wires else 0.0
         if cancelling and (kind == "ordinary" or (kind == "tiny" and carried > size * MIN_CANCELLATION)):
             return _ExplanationDraft("cancelling", [*cancelling, *ranked], self.factors)
-        return _ExplanationDraft(kind, [*ranked, *cancelling], self.factors, notes)
+        return _ExplanationDraft(kind, [*ranked, *cancelling], self.factors, (*notes, *self._sign_notes()))
+
+    def _sign_notes(self) -> Iterator[str]:
+        """Note which steps of the path made a gradient negative, unless signs are mixed or other paths decide."""
+        if _common_sign(self.index.run.gradient(self.node)) >= 0:
+            return
+        turning = []
+        for reader, slot in self.wires:
+            sign = _common_sign(self.index.sent_gradient((reader, slot)))
+            source = self.index.rows[reader].sources[slot]
+            if not sign or sign != _common_sign(self.index.run.gradient(source)):
+                return
+            if sign != _common_sign(self.index.run.gradient(reader)):
+                turning.append((reader, slot))
+        if turning:
+            texts = [self._describe_turn(wire) for wire in turning[:MAX_NAMED_TURNS]]
+            more = [f"{len(turning) - MAX_NAMED_TURNS} more"] if len(turning) > MAX_NAMED_TURNS else []
+            yield f"it is negative because of {join_with_and([*texts, *more])}"
+
+    def _describe_turn(self, wire: ReaderSlot) -> str:
+        """Describe a negative local derivative."""
+        circuit = self.index.circuit
+        source = self.index.rows[wire[0]].sources[wire[1]]
+        derivative = format_derivative(circuit.reference_to(wire[0]), circuit.reference_to(source))
+        return f"{derivative}{self._format_turn(wire)}{format_place(self.index.place_of(wire[0]))}"
+
+    def _format_turn(self, wire: ReaderSlot) -> str:
+        """Format a negative local derivative as ` = -2`, as ` = w = -2` if it is another input, else as ` < 0`."""
+        local = self.index.local_derivative(wire)
+        if not isinstance(local, float | np.floating):
+            return " < 0"
+        others = [slot for slot in range(len(self.index.rows[wire[0]].sources)) if slot != wire[1]]
+        if len(others) == 1 and np.array_equal(self.index.input_values(wire[0])[others[0]], local):
+            return f" = {self.index.describe_inputs(wire[0], others)}"
+        return f" = {describe_value(local)}"
 
     def _kind_by_path(self, size: float) -> str:
         """Classify a gradient of ordinary size by the factors of its path."""
@@ -390,6 +429,14 @@ class _NonzeroGradient:
             most_at = f"most at {spot}: {factor}" + (f", {why}" if why else "")
             sentence = f"{step.op} multiplies {len(members)} times, by {total} in all, {most_at}"
         return GradientCause(step.op, step.node, step.place, sentence)
+
+
+def _common_sign(x: ArrayLike) -> int:
+    """Return 1 or -1 if all numbers that are not 0 have that sign; 0 if they differ, or are complex."""
+    array = np.asarray(x)
+    if array.dtype.kind == "c":
+        return 0
+    return int(np.any(array > 0)) - int(np.any(array < 0))
 
 
 def explain_value(value: Value) -> Explanation:

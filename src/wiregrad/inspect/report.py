@@ -24,7 +24,7 @@ from wiregrad.backends import RunNode, RunRecord, RunWire
 from wiregrad.backends.interpreter import euclidean_norm, largest_magnitude
 from wiregrad.dtypes import PythonNumber, WireValue, format_brief_number, parenthesize_negative, to_python_number
 from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Node, Pattern, Place, Row
-from wiregrad.ir.circuit import find_given_name, write_expression
+from wiregrad.ir.circuit import NodeReference, find_given_name, write_expression
 from wiregrad.lazy import NamedTuple
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype
@@ -100,6 +100,18 @@ def describe_node(circuit: CircuitGraph, node: int) -> str:
     text = write_expression(view.op, [format_operand(circuit, source) for source in sources])
     is_told = not is_named and view.title.replace(" ", "") == text.replace(" ", "")
     return text if is_told else f"{view.title} = {text}"
+
+
+def format_derivative(reader: str, source: str) -> str:
+    """Format the name of a local derivative, with references in parentheses if they are printed as expressions.
+
+    >>> import wiregrad as wg
+    >>> c = wg.circuit("y = 2 * (a + b)")
+    >>> format_derivative("y", c.reference_to(c.index("a + b")))
+    'dy/d(a + b)'
+    """
+    top, bottom = (f"({name})" if isinstance(name, NodeReference) else name for name in (reader, source))
+    return f"d{top}/d{bottom}"
 
 
 def join_with_and(parts: Sequence[str]) -> str:
