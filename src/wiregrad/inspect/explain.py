@@ -64,7 +64,8 @@ SHRUNK_GRADIENT = 1e-4
 """A gradient that the factors of its path made smaller than this is called tiny too."""
 GROWN_GRADIENT = 1e4
 """A gradient that the factors of its path made larger than this is called huge too."""
-
+MIN_FACTOR_STRENGTH = 0.3
+"""Ops that change a gradient by fewer powers of ten are not named as causes."""
 MAX_NAMED_TURNS = 3
 """Maximum number of negative local derivatives that a note names."""
 
@@ -122,6 +123,7 @@ class Explanation(Report):
         yield from (f"  {note}" for note in self.notes)
 
 
+_BLAME_CALL = "run.blame() (wiregrad blame on the command line)"
 _KIND_SENTENCES = {
     "absent": "no gradient comes back to it",
     "zero": "what flows back is 0",
@@ -150,7 +152,7 @@ def explain(run: RunRecord, name: str) -> Explanation:
         draft = _draft_explanation(index, node, classify_gradient(gradient))
         causes = tuple(say() for say in draft.causes[:MAX_ORIGINS])
         jumps = () if draft.kind == "nonfinite" or not index.active[node] else describe_jumps(index, node)
-        notes = (*draft.notes, *_element_notes(gradient), *jumps)
+        notes = (*draft.notes, *_element_notes(gradient), *jumps, *_blame_notes(index, draft.kind))
     more = len(draft.causes) - len(causes)
     is_named = name in run.circuit and not is_automatic_name(name)
     shown_name = name if is_named else run.circuit.reference_to(node)
@@ -204,6 +206,14 @@ def _element_notes(gradient: ArrayLike) -> Iterator[str]:
         yield "it has no elements"
     elif array.ndim and 0.5 <= np.mean(array == 0) < 1.0:
         yield f"{np.sum(array == 0)} of its {array.size} elements are exactly 0"
+
+
+def _blame_notes(index: RunIndex, kind: str) -> Iterator[str]:
+    """Point to `blame` where the gradient or the output is not finite."""
+    if kind == "nonfinite":
+        yield f"{_BLAME_CALL} says how it spread, and what to write instead"
+    elif np.any(is_nonfinite(index.values[index.root])):
+        yield f"the output is {describe_value(index.values[index.root])}: {_BLAME_CALL} says where that comes from"
 
 
 def _cause_at_node(index: RunIndex, node: int, sentence: str) -> GradientCause:
@@ -345,12 +355,12 @@ class _NonzeroGradient:
         size = largest_magnitude(self.index.run.gradient(self.node))
         nodes = self.strongest.find_cancelling([self.node, *(wire[0] for wire in reversed(self.wires))])
         cancelling = [partial(_cancellation_cause, self.strongest, node) for node in nodes]
+        carried = largest_magnitude(self.index.sent_gradient(self.wires[-1])) if self.wires else 0.0
         notes: tuple[str, ...] = ()
         if kind == "ordinary" and not cancelling:
-            kind = self._kind_by_path(size)
+            kind = self._kind_by_path(size, carried)
             notes = () if kind == "ordinary" else (self._describe_change(size),)
         ranked = [] if kind == "ordinary" else self._rank_factor_causes(grows=kind == "huge")
-        carried = largest_magnitude(self.index.sent_gradient(self.wires[-1])) if self.wires else 0.0
         if cancelling and (kind == "ordinary" or (kind == "tiny" and carried > size * MIN_CANCELLATION)):
             return _ExplanationDraft("cancelling", [*cancelling, *ranked], self.factors)
         return _ExplanationDraft(kind, [*ranked, *cancelling], self.factors, (*notes, *self._sign_notes()))
@@ -389,14 +399,23 @@ class _NonzeroGradient:
             return f" = {self.index.describe_inputs(wire[0], others)}"
         return f" = {describe_value(local)}"
 
-    def _kind_by_path(self, size: float) -> str:
-        """Classify a gradient of ordinary size by the factors of its path."""
-        product = math.prod(abs(step.factor) for step in self.factors)
-        shrinks = product < SHRUNK_GRADIENT and size < SHRUNK_GRADIENT
-        grows = product > GROWN_GRADIENT and size > GROWN_GRADIENT
-        if shrinks:
-            return "tiny"
-        return "huge" if grows else "ordinary"
+    def _kind_by_path(self, size: float, carried: float) -> str:
+        """Classify a gradient of ordinary size by how much the factors of its path changed it.
+
+        Arrays and numbers are compared by the same measure, the largest element. The factors along arrays are ratios of
+        norms, whose product depends on the number of elements.
+        """
+        ratio = carried / (largest_magnitude(self.index.run.gradient(self.index.root)) or 1.0)
+        # Many parts that add up, or that cancel, are no matter of factors.
+        if ratio < SHRUNK_GRADIENT and size < SHRUNK_GRADIENT:
+            return "tiny" if self._factor_strength(grows=False) > -math.log10(SHRUNK_GRADIENT) else "ordinary"
+        if ratio > GROWN_GRADIENT and size > GROWN_GRADIENT:
+            return "huge" if self._factor_strength(grows=True) > math.log10(GROWN_GRADIENT) else "ordinary"
+        return "ordinary"
+
+    def _factor_strength(self, *, grows: bool) -> float:
+        """Return by how many powers of ten the strongest ops change a gradient together."""
+        return sum(self._measure_factors(grows=grows).values())
 
     def _describe_change(self, size: float) -> str:
         start = largest_magnitude(self.index.run.gradient(self.index.root))
@@ -404,16 +423,20 @@ class _NonzeroGradient:
 
     def _rank_factor_causes(self, *, grows: bool) -> list[Callable[[], GradientCause]]:
         """Return the ops with the strongest factors, those of one line taken together."""
-        totals: dict[Any, float] = {}
         members: dict[Any, list[int]] = {}
         for k, step in enumerate(self.factors):
-            key = step.op, step.place
+            members.setdefault((step.op, step.place), []).append(k)
+        return [partial(self._factor_cause, members[key]) for key in self._measure_factors(grows=grows)]
+
+    def _measure_factors(self, *, grows: bool) -> dict[Any, float]:
+        """Return the powers of ten by which each op at a line changes a gradient, for the strong ones in order."""
+        totals: dict[Any, float] = {}
+        for step in self.factors:
             strength = math.log10(abs(step.factor)) if step.factor else -400.0
+            key = step.op, step.place
             totals[key] = totals.get(key, 0.0) + (strength if grows else -strength)
-            members.setdefault(key, []).append(k)
-        strong = [key for key, total in totals.items() if total > 0.3 and math.isfinite(total)]
-        strong.sort(key=lambda key: -totals[key])
-        return [partial(self._factor_cause, members[key]) for key in strong]
+        ranked = sorted(totals.items(), key=lambda item: -item[1])
+        return {key: total for key, total in ranked if total > MIN_FACTOR_STRENGTH and math.isfinite(total)}
 
     def _factor_cause(self, members: Sequence[int]) -> GradientCause:
         """Report the product of the factors of one op at one line."""
@@ -494,11 +517,15 @@ def _explain_passes(value: Value, name: str) -> Iterator[GradientCause]:
 
 
 def _advise_on_value(value: Value, kind: str) -> Iterator[str]:
-    """Suggest `run.explain` for an unusual gradient: a value keeps only the sum of what arrived."""
-    if kind != "ordinary" and (value._tape is not None or notes_of(value).passes):
-        named = "" if value.name else ", after giving it a name (v.name = 'v')"
-        call = f"wg.run(loss).explain({value.name or 'v'!r})"
-        yield f"{call} says why; loss is the value that backward() was called on{named}"
+    """Suggest what to ask of a run about an unusual gradient: a value keeps only the sum of what arrived."""
+    if kind == "ordinary" or (value._tape is None and not notes_of(value).passes):
+        return
+    loss = "loss is the value that backward() was called on"
+    if kind == "nonfinite":
+        yield f"wg.run(loss).blame() says why; {loss}"
+        return
+    named = "" if value.name else ", after giving it a name (v.name = 'v')"
+    yield f"wg.run(loss).explain({value.name or 'v'!r}) says why; {loss}{named}"
 
 
 def _cause_of_value(name: str, sentence: str, place: Place | None) -> GradientCause:

@@ -252,20 +252,26 @@ class RunIndex:
 
     def describe_operand(self, node: int) -> str:
         """Describe a node inside a sentence: its name, or "the constant 2" if it has none."""
-        constant = f"the constant {describe_value(self.values[node]).removeprefix('an ')}"
-        return constant if self._is_nameless(node) else self.circuit.reference_to(node)
+        constant = self._nameless_constant(node)
+        if constant is None:
+            return self.circuit.reference_to(node)
+        return f"the constant {describe_value(self.values[constant]).removeprefix('an ')}"
 
-    def _is_nameless(self, node: int) -> bool:
-        return self.rows[node].op is CONSTANT and not self.circuit.columns.names.names_of(node)
+    def _nameless_constant(self, node: int) -> int | None:
+        """Return the constant without a name that a node is, or spreads over an array; None for any other node."""
+        while self.rows[node].op.name == "spread":
+            (node,) = self.rows[node].sources
+        is_nameless = self.rows[node].op is CONSTANT and not self.circuit.columns.names.names_of(node)
+        return node if is_nameless else None
 
     def describe_inputs(self, node: int, slots: Sequence[int]) -> str:
         """Describe some inputs of a node, as `h = 0, low = 2`; a constant without a name goes by the input's."""
         texts = []
         for slot in slots:
             source = self.rows[node].sources[slot]
-            op = self.rows[node].op
-            name = op.input_name(slot) if self._is_nameless(source) else self.circuit.reference_to(source)
-            texts.append(f"{name} = {describe_value(self.values[source])}")
+            constant = self._nameless_constant(source)
+            name = self.circuit.reference_to(source) if constant is None else self.rows[node].op.input_name(slot)
+            texts.append(f"{name} = {describe_value(self.values[source if constant is None else constant])}")
         return ", ".join(dict.fromkeys(texts))
 
 
