@@ -4,6 +4,9 @@ The price of a call option is the mean payoff over 20,000 random paths. `wg.valu
 vega, rho and the slope by time of the same paths, where differences would simulate again for each. The formula of Black
 and Scholes, differentiated the same way, is the truth to compare with.
 
+Such gradients follow each path and leave jumps out. The payoff of a call has a kink and no jump; for one that jumps, as
+at a barrier, write `wg.sigmoid(gap / width)` in place of the comparison `gap > 0`.
+
 Run it with `python examples/gallery/option_greeks.py`; look for "delta".
 """
 

@@ -94,6 +94,49 @@ def test_an_unknown_name_is_answered_with_the_inputs_and_with_names_that_begin_w
         wg.circuit("x + 1")["zz"]
 
 
+@pytest.mark.parametrize(
+    ("formula", "text", "name"),
+    [
+        ("tanh(a * b)", "a * b", "t1"),
+        ("tanh(a * b)", "a*b", "t1"),
+        ("e = a + b; e * c", "a + b", "e"),
+        ("tanh(a * b) + a", "tanh(a * b)", "t2"),
+    ],
+)
+def test_a_node_is_found_by_the_expression_that_it_computes(formula: str, text: str, name: str) -> None:
+    circuit = wg.circuit(formula)
+
+    assert circuit.index(text) == circuit.index(name)
+    assert circuit.with_output(text).outputs == ("f_",)
+
+
+def test_a_traced_node_is_found_by_its_source_text() -> None:
+    circuit = wg.trace(lambda x: np.sum(np.sin(x * 2.0)), np.ones(2))
+
+    assert circuit["x * 2.0"].op.name == circuit["x*2.0"].op.name == "multiply"
+    assert circuit["np.sin(x * 2.0)"].op.name == circuit["sin(x * 2.0)"].op.name == "sin"
+
+
+def test_an_expression_that_several_nodes_compute_is_answered_with_their_names() -> None:
+    with pytest.raises(UnknownNameError, match=r"^2 nodes compute 'x \* 2': name one of them, %2 \(.*\), %4 \(.*\)$"):
+        wg.trace(lambda x: np.sin(x * 2) + x * 2, 1.0)["x * 2"]
+
+
+def test_a_path_into_a_container_finds_its_input() -> None:
+    circuit = wg.trace(lambda p, q: p["w"][1] * p["b"] * q[0], {"w": [1.0, 2.0], "b": 3.0}, [4.0])
+
+    assert circuit["p['w'][1]"].name == "p_w_1"
+    assert circuit['p["w"][0]'].name == "p_w_0"
+    assert circuit["q[0]"].name == "q_0"
+    with pytest.raises(UnknownNameError, match=r"no node called 'q\[1\]'; its inputs are"):
+        circuit["q[1]"]
+
+
+def test_spaces_in_a_name_are_not_left_out() -> None:
+    with pytest.raises(UnknownNameError, match="no node called 'al pha'"):
+        wg.circuit("alpha = a + b; alpha * c")["al pha"]
+
+
 def test_inputs_are_given_by_name_by_vector_or_by_mapping() -> None:
     point = {"a": 2, "b": -3, "c": 10}
 

@@ -428,8 +428,8 @@ def constant_below_zero(p: Any, c: Any = 2.0) -> Any:
 def test_a_constant_branch_is_answered_by_its_recording(p: Any, argnums: Any) -> None:
     fast, plain = wg.compile(constant_below_zero, argnums=argnums), wg.value_and_grad(constant_below_zero, argnums)
     for _ in range(4):
-        for point in (p, type(p)([1.0, 2.0]) if isinstance(p, list | tuple) else -p):
-            (found, slopes), (wanted, grads) = fast.value_and_grad(point, 2.0), plain(point, 2.0)
+        for each in (p, type(p)([1.0, 2.0]) if isinstance(p, list | tuple) else -p):
+            (found, slopes), (wanted, grads) = fast.value_and_grad(each, 2.0), plain(each, 2.0)
 
             assert (found, repr(slopes)) == (wanted, repr(grads))
 

@@ -731,6 +731,23 @@ def test_an_unknown_name_gets_a_suggestion_and_the_list(capsys: pytest.CaptureFi
     assert "it has alpha, beta, f" in err
 
 
+@pytest.mark.parametrize("verb", ["explain", "paths", "branches"])
+def test_a_node_without_a_name_goes_by_its_expression(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    code, out, _ = run(capsys, verb, "--of", "a * b", "tanh(a * b)", "a=1", "b=2")
+
+    assert code == 0
+    assert "a * b" in out
+    assert "it has a, b, t1 (a * b), f" in run(capsys, verb, "--of", "zz", "tanh(a * b)", "a=1", "b=2")[2]
+
+
+def test_local_derivatives_of_expressions_have_parentheses(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "grad", "y = c * (a + b)", "a=1", "b=2", "c=3")
+
+    assert code == 0
+    assert "d(a + b)/da = 1" in out
+    assert "dy/d(a + b) = 3" in out
+
+
 @pytest.mark.parametrize("verb", ["grad", "blame", "check", "draw", "kinks", "rounding"])
 def test_a_minus_stands_for_stdin(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str

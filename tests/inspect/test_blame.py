@@ -552,3 +552,13 @@ def test_a_node_of_a_run_is_led_to_the_question_of_the_run() -> None:
 
     with pytest.raises(OperandError, match=r"for a node of a run call run\.explain\('a'\)"):
         wg.explain(run["a"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [3, 511, 512, 1000])
+def test_an_array_of_any_size_is_blamed_alike(count: int) -> None:
+    # Large gradients of a node with several readers are not held, but computed again.
+    blamed = wg.run(lambda x: np.mean(np.sqrt(x - x)), np.ones(count)).blame()
+
+    assert [(origin.op, origin.phase) for origin in blamed.origins] == [("sqrt", "backward")]
+    assert blamed.harmless == ()
+    assert blamed.origins[0].chain == ("gradient of x - x = Inf", "gradient of x = NaN")

@@ -16,7 +16,7 @@ import wiregrad as wg
 from wiregrad.api import ImportedCircuit
 from wiregrad.errors import GradientError, InputError
 from wiregrad.inspect.check import GradientCheck, check_gradients
-from wiregrad.inspect.wire_rules import CheckedWire, SampledElements
+from wiregrad.inspect.wire_rules import MAX_LISTED_ELEMENTS, CheckedWire, SampledElements
 from wiregrad.ops import TABLE, Elementwise, Pattern
 from wiregrad.ops.array_ops import ArrayOp, Blocking
 from wiregrad.ops.gradient_flow import add_flows, multiply_flows
@@ -273,6 +273,86 @@ def test_a_rule_that_is_wrong_at_one_element_is_traced_to_it() -> None:
     assert abs(finding.numeric - LEFT[3]) < 1e-9
 
 
+def scaled_product(factors: Any) -> type[wg.Function]:
+    """Return a class whose gradient of the second input is wrong by these factors."""
+
+    class ScaledProduct(Product):
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            left, right = ctx.saved_tensors
+            return upstream * right, upstream * left * factors
+
+    return ScaledProduct
+
+
+@pytest.mark.parametrize(
+    ("factors", "wrong"),
+    [
+        ([1.0, 0.5, 1.0, 2.0, 1.0], {1, 3}),
+        ([1.0, -1.0, 1.0, 1.0, 1.1], {1, 4}),
+        ([0.0, 0.0, 2.0, 1.0, 1.0], {0, 1, 2}),
+    ],
+)
+def test_every_wrong_element_is_listed_with_both_numbers(factors: list[float], wrong: set[int]) -> None:
+    cls = scaled_product(np.array(factors))
+    report = check_gradients(lambda a, b: np.sum(cls.apply(a, b)), (LEFT, RIGHT), order=1)
+    (finding,) = report.guilty
+    elements = [finding.outcome, *finding.outcome.others]
+
+    assert {element.index for element in elements} == {(k,) for k in wrong}
+    for element in elements:
+        assert element.index is not None
+        assert element.index == element.output
+        (k,) = element.index
+        assert np.allclose([element.rule, element.numeric], [LEFT[k] * factors[k], LEFT[k]])
+        assert f"/ d right[{k}]" in str(report)
+    assert f"wrong at {len(wrong)} of 5 elements" in str(finding)
+    assert str(report).count("\n    also d ") == len(wrong) - 1
+
+
+def test_of_many_wrong_elements_the_worst_few_are_listed() -> None:
+    cls = scaled_product(np.full(5, 1.5))
+    (finding,) = check_gradients(lambda a, b: np.sum(cls.apply(a, b)), (LEFT, RIGHT), order=1).guilty
+
+    assert len(finding.outcome.others) == MAX_LISTED_ELEMENTS - 1
+    assert "wrong at 4 or more of 5 elements" in str(finding)
+
+
+def test_wrong_elements_of_an_op_by_elements_are_listed_the_worst_first() -> None:
+    def slope(x: Any, y: Any) -> Any:
+        return (np.where(x > 20.0, 3.0, np.where(x > 10.0, 1.5, 1.0)) * 2.0 * x,)
+
+    with own_op(squared, slope) as record:
+        report = check_gradients(lambda x: np.sum(record(x)), (np.array([0.25, 15.0, -0.3, 25.0]),), order=1)
+    (finding,) = report.guilty
+
+    assert finding.index == (3,)
+    assert [other.index for other in finding.outcome.others] == [(1,)]
+    assert "wrong at 2 of 4 elements" in str(finding)
+
+
+def test_arguments_of_a_function_class_have_the_names_of_its_forward() -> None:
+    class WithContext(wg.Function):
+        check = False
+
+        @staticmethod
+        def forward(left: Any, right: Any) -> Any:
+            return left * right
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs)
+
+        backward = Product.backward
+
+    (finding,) = check_gradients(WrongProduct.apply, (2.0, 3.0)).guilty
+
+    assert finding.source == "right"
+    assert wg.run(Product.apply, 2.0, 3.0).circuit.inputs == ("left", "right")
+    assert wg.run(WithContext.apply, 2.0, 3.0).circuit.inputs == ("left", "right")
+    assert wg.grad(Product.apply, argnames="right")(2.0, 3.0) == 2.0
+
+
 def misshapen(*, asks: bool = True) -> type[wg.Function]:
     """Return a class whose second gradient has the wrong shape; a new one, since a class checks itself only once."""
 
@@ -346,6 +426,10 @@ def own_op(function: Callable[..., Any], partials: Callable[..., Any]) -> Iterat
         yield record
     finally:
         TABLE.unregister(record)
+
+
+def squared(x: Any) -> Any:
+    return x * x
 
 
 def bent(x: Any) -> Any:

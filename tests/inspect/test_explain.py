@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -438,3 +439,129 @@ def test_a_gradient_that_grows_a_lot_on_its_way_is_huge_though_no_number_is_abov
     assert "what starts as 1 at the output arrives as 60000" in str(found)
     assert explained(lambda x: x * 300.0, 1.0).kind == "ordinary"
     assert explained(lambda x: x * 1e-3, 1.0).kind == "ordinary"
+
+
+@pytest.mark.parametrize(
+    ("formula", "of", "reason"),
+    [
+        ("f = (a - b) * 3", "b", "d(a - b)/db = -1 (formula:1:6)"),
+        ("f = (a + b) * c", "c", "df/dc = a + b = -4 (formula:1:5)"),
+        ("f = (a - b) * c * 2", "a", "d((a - b) * c)/d(a - b) = c = -2 (formula:1:5)"),
+        ("f = c / a", "a", ""),
+        ("f = a / b", "a", "df/da = -0.2 (formula:1:5)"),
+        ("f = -(-a * 2)", "a", ""),
+        ("f = a - 3 * a", "a", "df/d(3.0 * a) = -1 (formula:1:5)"),
+        ("f = a * 3 - a", "a", ""),
+    ],
+)
+def test_a_negative_gradient_is_traced_to_the_factors_that_turn_its_sign(formula: str, of: str, reason: str) -> None:
+    point = {"a": 1.0, "b": -5.0, "c": -2.0}
+    circuit = wg.circuit(formula)
+    found = circuit.run({name: point[name] for name in circuit.inputs}).explain(of)
+
+    assert found.notes == ((f"it is negative because of {reason}",) if reason else ())
+
+
+def test_the_sign_of_an_array_is_explained_where_all_elements_have_it() -> None:
+    def loss(x: Any, w: Any) -> Any:
+        return np.sum((1.0 - x @ w) * np.exp(-w[0]))
+
+    (note,) = explained(loss, np.ones((3, 2)), np.ones(2)).notes
+    mixed = explained(lambda x: np.sum(x * np.array([1.0, -2.0])), np.ones(2))
+
+    assert note.startswith("it is negative because of d(1.0 - x @ w)/d(x @ w) = -1 (")
+    assert mixed.notes == ()
+
+
+def test_many_factors_that_turn_the_sign_are_counted() -> None:
+    def loss(x: Any) -> Any:
+        for _ in range(5):
+            x = x * -1.5
+        return x
+
+    assert " and 2 more" in explained(loss, 1.0).notes[0]
+
+
+@pytest.mark.parametrize("count", [0, 3, 1000])
+def test_a_gradient_that_is_not_finite_leads_to_blame(count: int) -> None:
+    x = np.zeros(count) if count else 0.0
+    found = explained(lambda x: np.sum(np.sqrt(x)), x)
+
+    assert found.kind == "nonfinite"
+    assert ops(found) == ["sqrt"]
+    assert found.notes[-1].startswith("run.blame() (wiregrad blame on the command line) says how it spread")
+
+
+@pytest.mark.parametrize(("y", "output"), [(-1.0, "NaN"), (0.0, "-Inf")])
+def test_a_finite_gradient_of_an_output_that_is_not_leads_to_blame(y: float, output: str) -> None:
+    run = wg.run(lambda x, y: 2.0 * x + np.log(y), 1.0, y)
+
+    assert run.explain("x").notes == (
+        f"the output is {output}: run.blame() (wiregrad blame on the command line) says where that comes from",
+    )
+    assert run.blame().origins[0].op == "log"
+    assert "wg.run(loss).blame() says why" not in str(run.explain("x"))
+
+
+def test_a_value_whose_gradient_is_not_finite_leads_to_blame() -> None:
+    w = wg.Value(0.0)
+    loss = np.sqrt(w)
+    loss.backward()
+
+    (note,) = wg.explain(w).notes
+
+    assert note == "wg.run(loss).blame() says why; loss is the value that backward() was called on"
+    assert wg.run(loss).blame().origins[0].op == "sqrt"
+
+
+def words_of(found: Explanation) -> list[str]:
+    """Return the kind and the causes, with the first element in place of an array of equal ones."""
+    texts = [cause.said for cause in found.causes]
+    for k, text in enumerate(texts):
+        texts[k] = re.sub(r"\[(\S+?)(?:, \1)+\]", r"\1", text)
+    return [found.kind, *texts]
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: x * 0.0, 1.0),
+        (lambda x: x**2.0, 0.0),
+        (lambda x: x / np.inf, 1.0),
+        (lambda x: np.maximum(x, 2.0), 1.0),
+        (lambda x: np.clip(x, 2.0, 3.0), 1.0),
+        (lambda x: np.where(x > 2.0, x, 5.0), 1.0),
+        (np.tanh, 40.0),
+        (np.tanh, 8.0),
+        (lambda x: np.tanh(x) * 1e-3, 3.0),
+        (lambda x: x * 1e-3 * 1e-3, 3.0),
+        (lambda x: x * 1e3 * 1e3, 3.0),
+        (np.exp, 12.0),
+        (np.exp, -800.0),
+    ],
+)
+def test_a_number_and_an_array_of_equal_numbers_are_explained_in_the_same_words(
+    f: Callable[..., Any], x: float
+) -> None:
+    def program(x: Any) -> Any:
+        return f(x)
+
+    def summed(x: Any) -> Any:
+        return np.sum(f(x))
+
+    assert words_of(explained(summed, np.full(3, x))) == words_of(explained(program, x))
+
+
+@pytest.mark.parametrize("factor", [2e4, 5e-5, 1.0])
+@pytest.mark.parametrize("count", [1, 50, 5000])
+def test_the_verdict_on_a_number_does_not_depend_on_the_arrays_on_its_way(factor: float, count: int) -> None:
+    found = explained(lambda x: np.mean(x * factor * np.ones(count)), 1.0)
+
+    assert np.isclose(found.gradient, factor)
+    assert found.kind == {2e4: "huge", 5e-5: "tiny", 1.0: "ordinary"}[factor]
+
+
+def test_many_parts_that_add_up_are_not_called_huge() -> None:
+    found = explained(lambda x: np.sum(x * np.ones(20_000)), 1.0)
+
+    assert (found.gradient, found.causes) == (20_000.0, ())

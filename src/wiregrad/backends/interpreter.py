@@ -469,6 +469,8 @@ class SentGradients(Sequence[Any]):
         return len(self._held)
 
     def __getitem__(self, wire: Any) -> Any:
+        if isinstance(wire, slice):
+            return [self[k] for k in range(*wire.indices(len(self)))]
         held = self._held[wire]
         return self._recompute(wire % len(self)) if held is _Recomputed else held
 

@@ -48,8 +48,8 @@ from wiregrad.codegen.listing import LISTING_FUNCTIONS
 from wiregrad.dtypes import count_with_noun, format_all_digits, format_brief_number
 from wiregrad.errors import NoRuleError, OperandError, require_package
 from wiregrad.files import encode_circuit_file
+from wiregrad.inspect.report import format_derivative
 from wiregrad.ir import TABLE, CircuitGraph, Node, Pattern
-from wiregrad.ir.columns import is_automatic_name
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
@@ -111,13 +111,8 @@ def _format_local_derivatives(run: Run, node: Node) -> str:
         wire for wire in run[node.name].wires if run.circuit[wire.source].constant is None and wire.local is not None
     ]
     return ", ".join(
-        f"d{_wrap_title(wire.reader)}/d{_wrap_title(wire.source)} = {format_brief_number(wire.local)}" for wire in wires
+        f"{format_derivative(wire.reader, wire.source)} = {format_brief_number(wire.local)}" for wire in wires
     )
-
-
-def _wrap_title(name: str) -> str:
-    """Return the title of a node, in parentheses if it is an expression."""
-    return f"({name})" if is_automatic_name(name) else name
 
 
 def _print_grad(target: CommandTarget, document: bool) -> None:

@@ -58,6 +58,7 @@ from wiregrad.errors import (
 from wiregrad.files import MAX_FILE_BYTES, decode_circuit_file, read_file_bytes, replace_file
 from wiregrad.frontends.formula import NAMED_CONSTANTS, parse_formula_with_notes
 from wiregrad.ir import TABLE, Node
+from wiregrad.ir.circuit import find_given_name
 from wiregrad.ir.columns import normalize_name
 from wiregrad.ir.text_form import MAX_TEXT_BYTES, is_json
 from wiregrad.lazy import load_module_lazily
@@ -802,10 +803,16 @@ def check_node_name(circuit: ir.CircuitGraph, name: str) -> str:
     try:
         circuit.index(name)
     except UnknownNameError as error:
-        names = [text for _, text in circuit.columns.names]
+        names = list(circuit.columns.names)
+        listed = ", ".join([_list_name(circuit, node, text) for node, text in names[:MAX_LISTED_NAMES]])
         more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
-        raise click.UsageError(f"{error}\n  it has {', '.join(names[:MAX_LISTED_NAMES])}{more}") from None
+        raise click.UsageError(f"{error}\n  it has {listed}{more}") from None
     return name
+
+
+def _list_name(circuit: ir.CircuitGraph, node: int, name: str) -> str:
+    """Return a name for a list, with what it stands for if a formula gave it: `t1 (a * b)`."""
+    return name if find_given_name(circuit, node) is not None else f"{name} ({circuit.title_of(node)})"
 
 
 def _read_typed_values(circuit: ir.CircuitGraph, texts: Mapping[str, str]) -> dict[str, Any]:

@@ -425,6 +425,7 @@ class CheckFinding(Report):
             more = f"; {outcome.reason}" if outcome.reason else ""
             details = f"{self._describe_slope()}{self._describe_numbers()}{self._describe_extent()}"
             yield f"{self.op} is wrong{_wrong_mode_text(outcome)}: {details}{more}"
+            yield from map(self._describe_other, outcome.others)
         elif self.verdict == "kink":
             near = "" if outcome.distance is None else f", distance {format_number(outcome.distance)}"
             yield f"{self.op}{self._describe_wire()} is on a kink{near}{format_reason(outcome.reason)}"
@@ -456,7 +457,15 @@ class CheckFinding(Report):
 
     def _describe_extent(self) -> str:
         outcome = self.outcome
-        return f"; wrong at {outcome.count} of {outcome.total} elements" if outcome.count > 1 else ""
+        if outcome.count:
+            return f"; wrong at {outcome.count} of {outcome.total} elements" if outcome.count > 1 else ""
+        return f"; wrong at {1 + len(outcome.others)} or more of {outcome.total} elements"
+
+    def _describe_other(self, other: WireOutcome) -> str:
+        """Describe a further element, more briefly than the first."""
+        slope = f"d {_format_element(self.node, other.output)} / d {_format_element(self.input, other.index)}"
+        numbers = f"{format_number(other.rule)}, differences give {format_number(other.numeric)}"
+        return f"  also {slope}: the rule gives {numbers} at {self.input} = {format_number(other.at)}"
 
     def _describe_coarse(self) -> str:
         outcome = self.outcome
@@ -518,7 +527,7 @@ class GradientCheck(Report):
         verdict = count_without_commas(len(self.guilty), "wrong wire") if self.guilty else "all rules hold"
         yield f"{self.checked}: {verdict}"
         for finding in self.guilty:
-            yield f"  {finding}"
+            yield from (f"  {line}" for line in finding.lines())
         for title, findings in (("on a kink", self.kinks), ("undecided", self.undecided)):
             if findings:
                 yield f"{len(findings)} {title}:"
@@ -539,7 +548,10 @@ def check_wire(wire: CheckedWire) -> WireOutcome:
     with np.errstate(all="ignore"):
         try:
             outcome = check_elements(wire) if isinstance(wire.op, Elementwise) else check_array(wire)
-            return _discount_rounding(wire, outcome) if outcome.state == WRONG else outcome
+            if outcome.state == WRONG:
+                others = [other for other in outcome.others if _discount_rounding(wire, other).state == WRONG]
+                outcome = _discount_rounding(wire, replace(outcome, others=tuple(others)))
+            return outcome
         except Exception as error:
             if refusal := _refusal_message(wire):
                 return WireOutcome(WRONG, at=_first_element(wire.x), raised=True, reason=refusal)

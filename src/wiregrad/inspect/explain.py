@@ -3,7 +3,8 @@
 A gradient is a sum over uses of products along wires, so each case has a location: the wire at which something arrived
 and nothing (or 0) went on (a `GradientCut`), the node at which parts cancelled, or the ops whose factors multiply up to
 so little or so much along the path that carries most (`report.StrongestPath`). For a value of define-by-run code,
-`explain_value` says whether it has a gradient at all and how many backward passes added to it.
+`explain_value` says whether it has a gradient at all and how many backward passes added to it. A gradient may leave out
+a jump of the output; `jumps` finds those near the point.
 
 The walk that finds cuts goes from a node towards the output and carries a mask of the elements of each array that the
 node moves: an array into which the node was stacked with others may have a nonzero gradient elsewhere. A wire cuts an
@@ -33,6 +34,7 @@ from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.errors import OperandError, format_user_line, short_repr
 from wiregrad.frontends.recording.value import MAX_REMEMBERED_PASSES, Value, is_constant, notes_of
 from wiregrad.inspect.blame import MAX_ORIGINS, BlameOrigin, blame_gradient, shorten_chain
+from wiregrad.inspect.jumps import describe_jumps
 from wiregrad.inspect.report import (
     MIN_CANCELLATION,
     GradientFlow,
@@ -42,8 +44,10 @@ from wiregrad.inspect.report import (
     StrongestPath,
     describe_node,
     describe_value,
+    format_derivative,
     format_node_place,
     format_place,
+    join_with_and,
     measure_norm,
 )
 from wiregrad.inspect.wire_rules import compute_or_nan
@@ -60,6 +64,10 @@ SHRUNK_GRADIENT = 1e-4
 """A gradient that the factors of its path made smaller than this is called tiny too."""
 GROWN_GRADIENT = 1e4
 """A gradient that the factors of its path made larger than this is called huge too."""
+MIN_FACTOR_STRENGTH = 0.3
+"""Ops that change a gradient by fewer powers of ten are not named as causes."""
+MAX_NAMED_TURNS = 3
+"""Maximum number of negative local derivatives that a note names."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,7 @@ class Explanation(Report):
         yield from (f"  {note}" for note in self.notes)
 
 
+_BLAME_CALL = "run.blame() (wiregrad blame on the command line)"
 _KIND_SENTENCES = {
     "absent": "no gradient comes back to it",
     "zero": "what flows back is 0",
@@ -139,11 +148,14 @@ def explain(run: RunRecord, name: str) -> Explanation:
     node = run.circuit.index(name)
     gradient = run.gradient(node)
     with np.errstate(all="ignore"):
-        draft = _draft_explanation(RunIndex(run), node, classify_gradient(gradient))
+        index = RunIndex(run)
+        draft = _draft_explanation(index, node, classify_gradient(gradient))
         causes = tuple(say() for say in draft.causes[:MAX_ORIGINS])
+        jumps = () if draft.kind == "nonfinite" or not index.active[node] else describe_jumps(index, node)
+        notes = (*draft.notes, *_element_notes(gradient), *jumps, *_blame_notes(index, draft.kind))
     more = len(draft.causes) - len(causes)
-    notes = (*draft.notes, *_element_notes(gradient))
-    shown_name = run.circuit.reference_to(node) if is_automatic_name(name) else name
+    is_named = name in run.circuit and not is_automatic_name(name)
+    shown_name = name if is_named else run.circuit.reference_to(node)
     return Explanation(shown_name, draft.kind, to_python_number(gradient), causes, draft.path, notes, more)
 
 
@@ -194,6 +206,14 @@ def _element_notes(gradient: ArrayLike) -> Iterator[str]:
         yield "it has no elements"
     elif array.ndim and 0.5 <= np.mean(array == 0) < 1.0:
         yield f"{np.sum(array == 0)} of its {array.size} elements are exactly 0"
+
+
+def _blame_notes(index: RunIndex, kind: str) -> Iterator[str]:
+    """Point to `blame` where the gradient or the output is not finite."""
+    if kind == "nonfinite":
+        yield f"{_BLAME_CALL} says how it spread, and what to write instead"
+    elif np.any(is_nonfinite(index.values[index.root])):
+        yield f"the output is {describe_value(index.values[index.root])}: {_BLAME_CALL} says where that comes from"
 
 
 def _cause_at_node(index: RunIndex, node: int, sentence: str) -> GradientCause:
@@ -335,24 +355,67 @@ class _NonzeroGradient:
         size = largest_magnitude(self.index.run.gradient(self.node))
         nodes = self.strongest.find_cancelling([self.node, *(wire[0] for wire in reversed(self.wires))])
         cancelling = [partial(_cancellation_cause, self.strongest, node) for node in nodes]
+        carried = largest_magnitude(self.index.sent_gradient(self.wires[-1])) if self.wires else 0.0
         notes: tuple[str, ...] = ()
         if kind == "ordinary" and not cancelling:
-            kind = self._kind_by_path(size)
+            kind = self._kind_by_path(size, carried)
             notes = () if kind == "ordinary" else (self._describe_change(size),)
         ranked = [] if kind == "ordinary" else self._rank_factor_causes(grows=kind == "huge")
-        carried = largest_magnitude(self.index.sent_gradient(self.wires[-1])) if self.wires else 0.0
         if cancelling and (kind == "ordinary" or (kind == "tiny" and carried > size * MIN_CANCELLATION)):
             return _ExplanationDraft("cancelling", [*cancelling, *ranked], self.factors)
-        return _ExplanationDraft(kind, [*ranked, *cancelling], self.factors, notes)
+        return _ExplanationDraft(kind, [*ranked, *cancelling], self.factors, (*notes, *self._sign_notes()))
 
-    def _kind_by_path(self, size: float) -> str:
-        """Classify a gradient of ordinary size by the factors of its path."""
-        product = math.prod(abs(step.factor) for step in self.factors)
-        shrinks = product < SHRUNK_GRADIENT and size < SHRUNK_GRADIENT
-        grows = product > GROWN_GRADIENT and size > GROWN_GRADIENT
-        if shrinks:
-            return "tiny"
-        return "huge" if grows else "ordinary"
+    def _sign_notes(self) -> Iterator[str]:
+        """Note which steps of the path made a gradient negative, unless signs are mixed or other paths decide."""
+        if _common_sign(self.index.run.gradient(self.node)) >= 0:
+            return
+        turning = []
+        for reader, slot in self.wires:
+            sign = _common_sign(self.index.sent_gradient((reader, slot)))
+            source = self.index.rows[reader].sources[slot]
+            if not sign or sign != _common_sign(self.index.run.gradient(source)):
+                return
+            if sign != _common_sign(self.index.run.gradient(reader)):
+                turning.append((reader, slot))
+        if turning:
+            texts = [self._describe_turn(wire) for wire in turning[:MAX_NAMED_TURNS]]
+            more = [f"{len(turning) - MAX_NAMED_TURNS} more"] if len(turning) > MAX_NAMED_TURNS else []
+            yield f"it is negative because of {join_with_and([*texts, *more])}"
+
+    def _describe_turn(self, wire: ReaderSlot) -> str:
+        """Describe a negative local derivative."""
+        circuit = self.index.circuit
+        source = self.index.rows[wire[0]].sources[wire[1]]
+        derivative = format_derivative(circuit.reference_to(wire[0]), circuit.reference_to(source))
+        return f"{derivative}{self._format_turn(wire)}{format_place(self.index.place_of(wire[0]))}"
+
+    def _format_turn(self, wire: ReaderSlot) -> str:
+        """Format a negative local derivative as ` = -2`, as ` = w = -2` if it is another input, else as ` < 0`."""
+        local = self.index.local_derivative(wire)
+        if not isinstance(local, float | np.floating):
+            return " < 0"
+        others = [slot for slot in range(len(self.index.rows[wire[0]].sources)) if slot != wire[1]]
+        if len(others) == 1 and np.array_equal(self.index.input_values(wire[0])[others[0]], local):
+            return f" = {self.index.describe_inputs(wire[0], others)}"
+        return f" = {describe_value(local)}"
+
+    def _kind_by_path(self, size: float, carried: float) -> str:
+        """Classify a gradient of ordinary size by how much the factors of its path changed it.
+
+        Arrays and numbers are compared by the same measure, the largest element. The factors along arrays are ratios of
+        norms, whose product depends on the number of elements.
+        """
+        ratio = carried / (largest_magnitude(self.index.run.gradient(self.index.root)) or 1.0)
+        # Many parts that add up, or that cancel, are no matter of factors.
+        if ratio < SHRUNK_GRADIENT and size < SHRUNK_GRADIENT:
+            return "tiny" if self._factor_strength(grows=False) > -math.log10(SHRUNK_GRADIENT) else "ordinary"
+        if ratio > GROWN_GRADIENT and size > GROWN_GRADIENT:
+            return "huge" if self._factor_strength(grows=True) > math.log10(GROWN_GRADIENT) else "ordinary"
+        return "ordinary"
+
+    def _factor_strength(self, *, grows: bool) -> float:
+        """Return by how many powers of ten the strongest ops change a gradient together."""
+        return sum(self._measure_factors(grows=grows).values())
 
     def _describe_change(self, size: float) -> str:
         start = largest_magnitude(self.index.run.gradient(self.index.root))
@@ -360,16 +423,20 @@ class _NonzeroGradient:
 
     def _rank_factor_causes(self, *, grows: bool) -> list[Callable[[], GradientCause]]:
         """Return the ops with the strongest factors, those of one line taken together."""
-        totals: dict[Any, float] = {}
         members: dict[Any, list[int]] = {}
         for k, step in enumerate(self.factors):
-            key = step.op, step.place
+            members.setdefault((step.op, step.place), []).append(k)
+        return [partial(self._factor_cause, members[key]) for key in self._measure_factors(grows=grows)]
+
+    def _measure_factors(self, *, grows: bool) -> dict[Any, float]:
+        """Return the powers of ten by which each op at a line changes a gradient, for the strong ones in order."""
+        totals: dict[Any, float] = {}
+        for step in self.factors:
             strength = math.log10(abs(step.factor)) if step.factor else -400.0
+            key = step.op, step.place
             totals[key] = totals.get(key, 0.0) + (strength if grows else -strength)
-            members.setdefault(key, []).append(k)
-        strong = [key for key, total in totals.items() if total > 0.3 and math.isfinite(total)]
-        strong.sort(key=lambda key: -totals[key])
-        return [partial(self._factor_cause, members[key]) for key in strong]
+        ranked = sorted(totals.items(), key=lambda item: -item[1])
+        return {key: total for key, total in ranked if total > MIN_FACTOR_STRENGTH and math.isfinite(total)}
 
     def _factor_cause(self, members: Sequence[int]) -> GradientCause:
         """Report the product of the factors of one op at one line."""
@@ -385,6 +452,14 @@ class _NonzeroGradient:
             most_at = f"most at {spot}: {factor}" + (f", {why}" if why else "")
             sentence = f"{step.op} multiplies {len(members)} times, by {total} in all, {most_at}"
         return GradientCause(step.op, step.node, step.place, sentence)
+
+
+def _common_sign(x: ArrayLike) -> int:
+    """Return 1 or -1 if all numbers that are not 0 have that sign; 0 if they differ, or are complex."""
+    array = np.asarray(x)
+    if array.dtype.kind == "c":
+        return 0
+    return int(np.any(array > 0)) - int(np.any(array < 0))
 
 
 def explain_value(value: Value) -> Explanation:
@@ -442,11 +517,15 @@ def _explain_passes(value: Value, name: str) -> Iterator[GradientCause]:
 
 
 def _advise_on_value(value: Value, kind: str) -> Iterator[str]:
-    """Suggest `run.explain` for an unusual gradient: a value keeps only the sum of what arrived."""
-    if kind != "ordinary" and (value._tape is not None or notes_of(value).passes):
-        named = "" if value.name else ", after giving it a name (v.name = 'v')"
-        call = f"wg.run(loss).explain({value.name or 'v'!r})"
-        yield f"{call} says why; loss is the value that backward() was called on{named}"
+    """Suggest what to ask of a run about an unusual gradient: a value keeps only the sum of what arrived."""
+    if kind == "ordinary" or (value._tape is None and not notes_of(value).passes):
+        return
+    loss = "loss is the value that backward() was called on"
+    if kind == "nonfinite":
+        yield f"wg.run(loss).blame() says why; {loss}"
+        return
+    named = "" if value.name else ", after giving it a name (v.name = 'v')"
+    yield f"wg.run(loss).explain({value.name or 'v'!r}) says why; {loss}{named}"
 
 
 def _cause_of_value(name: str, sentence: str, place: Place | None) -> GradientCause:

@@ -24,7 +24,7 @@ from wiregrad.backends import RunNode, RunRecord, RunWire
 from wiregrad.backends.interpreter import euclidean_norm, largest_magnitude
 from wiregrad.dtypes import PythonNumber, WireValue, format_brief_number, parenthesize_negative, to_python_number
 from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Node, Pattern, Place, Row
-from wiregrad.ir.circuit import find_given_name, write_expression
+from wiregrad.ir.circuit import NodeReference, find_given_name, write_expression
 from wiregrad.lazy import NamedTuple
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype
@@ -100,6 +100,18 @@ def describe_node(circuit: CircuitGraph, node: int) -> str:
     text = write_expression(view.op, [format_operand(circuit, source) for source in sources])
     is_told = not is_named and view.title.replace(" ", "") == text.replace(" ", "")
     return text if is_told else f"{view.title} = {text}"
+
+
+def format_derivative(reader: str, source: str) -> str:
+    """Format the name of a local derivative, with references in parentheses if they are printed as expressions.
+
+    >>> import wiregrad as wg
+    >>> c = wg.circuit("y = 2 * (a + b)")
+    >>> format_derivative("y", c.reference_to(c.index("a + b")))
+    'dy/d(a + b)'
+    """
+    top, bottom = (f"({name})" if isinstance(name, NodeReference) else name for name in (reader, source))
+    return f"d{top}/d{bottom}"
 
 
 def join_with_and(parts: Sequence[str]) -> str:
@@ -240,20 +252,26 @@ class RunIndex:
 
     def describe_operand(self, node: int) -> str:
         """Describe a node inside a sentence: its name, or "the constant 2" if it has none."""
-        constant = f"the constant {describe_value(self.values[node]).removeprefix('an ')}"
-        return constant if self._is_nameless(node) else self.circuit.reference_to(node)
+        constant = self._nameless_constant(node)
+        if constant is None:
+            return self.circuit.reference_to(node)
+        return f"the constant {describe_value(self.values[constant]).removeprefix('an ')}"
 
-    def _is_nameless(self, node: int) -> bool:
-        return self.rows[node].op is CONSTANT and not self.circuit.columns.names.names_of(node)
+    def _nameless_constant(self, node: int) -> int | None:
+        """Return the constant without a name that a node is, or spreads over an array; None for any other node."""
+        while self.rows[node].op.name == "spread":
+            (node,) = self.rows[node].sources
+        is_nameless = self.rows[node].op is CONSTANT and not self.circuit.columns.names.names_of(node)
+        return node if is_nameless else None
 
     def describe_inputs(self, node: int, slots: Sequence[int]) -> str:
         """Describe some inputs of a node, as `h = 0, low = 2`; a constant without a name goes by the input's."""
         texts = []
         for slot in slots:
             source = self.rows[node].sources[slot]
-            op = self.rows[node].op
-            name = op.input_name(slot) if self._is_nameless(source) else self.circuit.reference_to(source)
-            texts.append(f"{name} = {describe_value(self.values[source])}")
+            constant = self._nameless_constant(source)
+            name = self.circuit.reference_to(source) if constant is None else self.rows[node].op.input_name(slot)
+            texts.append(f"{name} = {describe_value(self.values[source if constant is None else constant])}")
         return ", ".join(dict.fromkeys(texts))
 
 

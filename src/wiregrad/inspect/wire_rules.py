@@ -148,14 +148,24 @@ class RuleComparison:
 
     def worst_index(self, state: int) -> int | None:
         """Return the index of the largest difference among the numbers in a state; None if there are none."""
+        ranked = self.rank_indices(state)
+        return ranked[0] if ranked else None
+
+    def rank_indices(self, state: int) -> list[int]:
+        """Return the indices of the numbers in a state, the largest relative difference first."""
         places = np.flatnonzero(self.state == state)
-        if not places.size:
-            return None
-        off = (
-            np.abs(self.rule - self.numeric)[places]
-            / (np.abs(self.rule) + np.abs(self.numeric) + SMALLEST_SLOPE)[places]
-        )
-        return int(places[np.argmax(np.nan_to_num(off, nan=-1.0))])
+        gaps = relative_gap(self.rule[places], self.numeric[places])
+        ranked: list[int] = places[np.argsort(-np.nan_to_num(gaps, nan=-1.0), kind="stable")].tolist()
+        return ranked
+
+
+def relative_gap(one: Any, two: Any) -> Any:
+    """Return the difference of two slopes relative to their magnitudes.
+
+    >>> float(relative_gap(1.0, 3.0))
+    0.5
+    """
+    return np.abs(one - two) / (np.abs(one) + np.abs(two) + SMALLEST_SLOPE)
 
 
 def compare_rule(
@@ -330,7 +340,7 @@ class WireOutcome:
     modes: tuple[str, ...] = ()
     """The modes (reverse, forward) that are wrong."""
     count: int = 0
-    """Number of compared elements in this state."""
+    """Number of compared elements in this state; 0 if they were not all looked for."""
     total: int = 1
     distance: float | None = None
     reason: str = ""
@@ -340,6 +350,8 @@ class WireOutcome:
     """Recomputes the rule's number for a wire with perturbed values, along a perturbed direction."""
     raised: bool = False
     """Whether the rule is wrong because it raised an error, which is given as the reason."""
+    others: tuple[WireOutcome, ...] = ()
+    """Further elements at which the rule is wrong, those with the largest differences first."""
 
 
 def compute_or_nan(op: Op, xs: Sequence[Any], like: ArrayLike) -> NDArray[Any]:
@@ -375,6 +387,8 @@ def first_line(error: Exception) -> str:
 
 
 FLOAT64_EPS = float(np.finfo(np.float64).eps)
+MAX_LISTED_ELEMENTS = 4
+"""Maximum number of elements of an input at which a wrong rule is shown."""
 MAX_SAMPLED_ELEMENTS = 2000
 """Maximum number of elements of an elementwise op that are compared."""
 KINK_TOLERANCE = 1e-7
@@ -517,25 +531,50 @@ def _elements_outcome(
     for verdict in (WRONG, UNDECIDED, KINK):
         k = comparison.worst_index(verdict)
         if k is not None:
-            element = k % (count * width) // width
             by_mode = (state == verdict).reshape(2, count * width)
-            return WireOutcome(
-                verdict,
-                comparison.rule[k],
-                comparison.numeric[k],
-                float(comparison.error[k]),
-                elements.index_of(element),
-                elements.index_of(element),
-                elements.xs[elements.wire.slot][element],
-                wrong_modes(*by_mode.any(axis=1)),
-                int(by_mode.any(axis=0).reshape(count, width).any(axis=1).sum()),
-                count,
-                _kink_distance(elements, element),
-                _undecided_reason(elements, element, comparison.rule[k]),
-                bool(np.isfinite([elements.xs[elements.wire.slot][element], elements.y[element]]).all()),
-                partial(_slope_of_element, unit, k),
+            by_element = by_mode.any(axis=0).reshape(count, width).any(axis=1)
+            outcome = replace(
+                _element_outcome(elements, comparison, k, unit),
+                modes=wrong_modes(*by_mode.any(axis=1)),
+                count=int(by_element.sum()),
             )
+            return replace(outcome, others=_next_wrong(elements, comparison, unit)) if verdict == WRONG else outcome
     return WireOutcome(RIGHT, total=count)
+
+
+def _element_outcome(elements: SampledElements, comparison: RuleComparison, k: int, unit: complex) -> WireOutcome:
+    """Return one comparison as the outcome of its element."""
+    element = _element_of(elements, k)
+    x = elements.xs[elements.wire.slot][element]
+    return WireOutcome(
+        int(comparison.state[k]),
+        comparison.rule[k],
+        comparison.numeric[k],
+        float(comparison.error[k]),
+        elements.index_of(element),
+        elements.index_of(element),
+        x,
+        total=len(elements.picks),
+        distance=_kink_distance(elements, element),
+        reason=_undecided_reason(elements, element, comparison.rule[k]),
+        finite=bool(np.isfinite([x, elements.y[element]]).all()),
+        again=partial(_slope_of_element, unit, k),
+    )
+
+
+def _element_of(elements: SampledElements, k: int) -> int:
+    """Return the element of a comparison; there is one for each part of each element, by each of the two rules."""
+    width = 2 if np.iscomplexobj(elements.y) else 1
+    return int(k % (len(elements.picks) * width) // width)
+
+
+def _next_wrong(elements: SampledElements, comparison: RuleComparison, unit: complex) -> tuple[WireOutcome, ...]:
+    """Return the outcomes of the elements with the largest differences after the first."""
+    first_of_element: dict[int, int] = {}
+    for k in comparison.rank_indices(WRONG):
+        first_of_element.setdefault(_element_of(elements, k), k)
+    ranked = list(first_of_element.values())[1:MAX_LISTED_ELEMENTS]
+    return tuple([_element_outcome(elements, comparison, k, unit) for k in ranked])
 
 
 def _slope_of_element(unit: complex, k: int, wire: CheckedWire, shake: Perturbation) -> Any:
@@ -733,24 +772,53 @@ def _nonfinite_reason(rule: float) -> str:
 
 
 def _locate_error(array: _ArrayWire, comparison: RuleComparison, refusal: str) -> WireOutcome:
-    """Trace a wrong rule to one element of the input and one of the output."""
-    wire = array.wire
+    """Trace a wrong rule to elements of the input, and for each to one of the output."""
     back = bool(comparison.state[-1] == WRONG)
     ahead = not refusal and bool((comparison.state[:-1] == WRONG).any())
-    outcome = _locate_element(array, _reverse_slope if back else _forward_slope)
-    if outcome is None:
-        k = -1 if back else int(comparison.worst_index(WRONG) or 0)
-        numbers = comparison.rule[k], comparison.numeric[k], float(comparison.error[k])
-        outcome = WireOutcome(WRONG, *numbers, again=lambda other, shake: _slopes_along(other, array, shake)[0][k])
-    return replace(outcome, modes=wrong_modes(back, ahead), count=1, total=int(np.size(wire.x)))
+    total = int(np.size(array.wire.x))
+    modes = wrong_modes(back, ahead)
+    found = _locate_elements(array, _reverse_slope if back else _forward_slope)
+    if found:
+        count = len(found) if len(found) < min(total, MAX_LISTED_ELEMENTS) or len(found) == total else 0
+        return replace(found[0], modes=modes, count=count, total=total, others=tuple(found[1:]))
+    k = -1 if back else int(comparison.worst_index(WRONG) or 0)
+    numbers = comparison.rule[k], comparison.numeric[k], float(comparison.error[k])
+    again = partial(_slope_in_direction, array, k)
+    return WireOutcome(WRONG, *numbers, modes=modes, count=1, total=total, again=again)
 
 
-def _locate_element(array: _ArrayWire, slope: Callable[..., float]) -> WireOutcome | None:
-    """Find the input element and the output element at which a slope is wrong; None if it is not."""
-    wire = array.wire
-    element = bisect_discrepancy(
-        int(np.size(wire.x)), lambda places: _slope_gap(array, slope, array.restrict_direction(places))
+def _slope_in_direction(array: _ArrayWire, k: int, wire: CheckedWire, shake: Perturbation) -> Any:
+    return _slopes_along(wire, array, shake)[0][k]
+
+
+def _locate_elements(array: _ArrayWire, slope: Callable[..., float]) -> list[WireOutcome]:
+    """Find the first few input elements at which a slope is wrong, those with the largest differences first."""
+    found = list[WireOutcome]()
+    rest = np.arange(np.size(array.wire.x))
+    while len(rest) and len(found) < MAX_LISTED_ELEMENTS:
+        element = _find_worst_element(array, slope, rest)
+        outcome = _locate_element(array, slope, element)
+        if outcome is None:
+            break
+        found.append(outcome)
+        rest = rest[rest != element]
+    # Gaps that differ by rounding alone count as equal.
+    return sorted(
+        found, key=lambda outcome: (-round(float(relative_gap(outcome.rule, outcome.numeric)), 6), outcome.index)
     )
+
+
+def _find_worst_element(array: _ArrayWire, slope: Callable[..., float], places: NDArray[np.intp]) -> int:
+    """Find one element among some of them by bisection."""
+    worst = bisect_discrepancy(
+        len(places), lambda chosen: _slope_gap(array, slope, array.restrict_direction(places[chosen]))
+    )
+    return int(places[worst])
+
+
+def _locate_element(array: _ArrayWire, slope: Callable[..., float], element: int) -> WireOutcome | None:
+    """Find the output element at which the slope of an input element is wrong; None if it is not."""
+    wire = array.wire
     step = array.restrict_direction([element])
     output = bisect_discrepancy(
         int(np.size(wire.y)), lambda places: _slope_gap(array, slope, step, _restrict_weights(array.g, places))

@@ -234,11 +234,49 @@ class CircuitGraph(IndexedGraph):
         return f"Circuit({', '.join(parts)}, output{'s' * (len(self.outputs) != 1)} {join_first_names(self.outputs)})"
 
     def index(self, name: str) -> int:
-        """Return the index of the node with a name."""
+        """Return the index of the node with a name; an expression that one node alone computes is its name too.
+
+        >>> from wiregrad.ir import parse_text
+        >>> parse_text("input x\\n%1 = tanh x\\ny = exp %1\\noutput y").index("tanh(x)")
+        1
+        """
         node = self._find_index(name)
-        if node is None:
-            raise UnknownNameError(f"the circuit has no node called {short_repr(name)}{self._suggest_instead(name)}")
-        return node
+        if node is not None:
+            return node
+        alike = self._find_computing(name)
+        if len(alike) == 1:
+            return alike[0]
+        if alike:
+            listed = [self._name_with_line(node) for node in alike]
+            raise UnknownNameError(
+                f"{len(alike)} nodes compute {short_repr(name)}: name one of them, {join_first_names(listed)}"
+            )
+        raise UnknownNameError(f"the circuit has no node called {short_repr(name)}{self._suggest_instead(name)}")
+
+    def _name_with_line(self, node: int) -> str:
+        place = self.columns.places.label_of(node)
+        return self.name_of(node) if place is None else f"{self.name_of(node)} ({place})"
+
+    def _find_computing(self, text: str) -> list[int]:
+        """Return the nodes that are printed as an expression or compute it, or the input with such a path."""
+        path = self._find_index(_PATH_SEPARATORS.sub("_", text).strip("_")) if text.endswith("]") else None
+        wanted = text.replace(" ", "")
+        computed = [node for node in self._iterate_computed() if wanted in self._list_expressions(node)]
+        return computed or ([] if path is None else [path])
+
+    def _iterate_computed(self) -> Iterator[int]:
+        """Return the nodes that are looked up by expression; in large circuits there are too many to write."""
+        if self.size <= MAX_COMPARED_EXPRESSIONS:
+            for node in range(self.size):
+                op = self.op_of(node)
+                # Copies and broadcasts are printed as what they copy.
+                if op.pattern not in (Pattern.SOURCE, Pattern.MERGE) and op.name != "spread":
+                    yield node
+
+    def _list_expressions(self, node: int) -> list[str]:
+        """Return the expressions that a node is printed as, without spaces."""
+        titles = [] if find_given_name(self, node) is not None else [self.title_of(node)]
+        return [text.replace(" ", "") for text in (*titles, Node(self, node).expression())]
 
     def _suggest_instead(self, name: str) -> str:
         """Return a hint for an unknown name: the parts of a container of that name, or the nearest name; the inputs."""
@@ -266,8 +304,9 @@ class CircuitGraph(IndexedGraph):
     def with_output(self, name: str) -> Self:
         """Return the same circuit with the named node or output as its only output."""
         node = np.array([self.index(name)], np.int32)
-        label = "f" if name.startswith("%") else normalize_name(name)
-        while name.startswith("%") and label in self:
+        is_named = name in self and not name.startswith("%")
+        label = normalize_name(name) if is_named else "f"
+        while not is_named and label in self:
             label += "_"
         return type(self)(replace(self.columns, outputs=node, labels=(label,), name=label))
 
@@ -317,10 +356,14 @@ MAX_OPERAND_WIDTH = 32
 MAX_TITLE_DEPTH = 2
 """Maximum number of nodes inside one another in a title that is written from ops."""
 MAX_TITLE_OPERANDS = 4
+MAX_COMPARED_EXPRESSIONS = 2000
+"""In circuits of more nodes, nodes are not looked up by the expressions that they compute."""
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 ATOM_LEVEL = 9
 FORMULA_FILE = "formula"
 """The file name in source locations inside a formula."""
+_PATH_SEPARATORS = re.compile(r"\W+")
+"""What stands between the parts of a path like `p['w'][0]`, whose input is called `p_w_0`."""
 _NUMBERED_NAME = re.compile(r"t[1-9]\d*")
 """The names that formulas give to the nodes that their writer did not name."""
 _OPERATOR_LEVELS = (

@@ -42,7 +42,13 @@ from wiregrad.backends.native.llvm_writer import (
     when_all,
 )
 from wiregrad.backends.native.step_kinds import ExpressionLowering
-from wiregrad.backends.native.vector_math import call_by_address, call_inline, is_inlined, list_used_features, split_lanes
+from wiregrad.backends.native.vector_math import (
+    call_by_address,
+    call_inline,
+    is_inlined,
+    list_used_features,
+    split_lanes,
+)
 from wiregrad.ops.c_expressions import (
     MATH_H_FUNCTIONS,
     CallExpression,

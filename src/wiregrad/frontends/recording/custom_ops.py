@@ -93,6 +93,12 @@ class Function:
         return _apply_function(cls, args)
 
     @classmethod
+    def _forward_parameters(cls) -> list[inspect.Parameter]:
+        """Return the parameters of forward that `apply` takes."""
+        parameters = list(inspect.signature(cls.forward).parameters.values())
+        return parameters if hasattr(cls, "setup_context") else parameters[1:]
+
+    @classmethod
     def _run_forward(cls, ctx: FunctionContext, args: Sequence[Any]) -> Any:
         """Call forward, and `setup_context` if the class has it."""
         setup = getattr(cls, "setup_context", None)
@@ -533,9 +539,8 @@ def _as_gradient(grad: object) -> NDArray[Any]:
 
 
 def _parameter_name(cls: type[Function], k: int) -> str:
-    names = list(inspect.signature(cls.forward).parameters)
-    skip = 0 if hasattr(cls, "setup_context") else 1
-    return names[k + skip] if k + skip < len(names) else f"argument {k}"
+    names = [parameter.name for parameter in cls._forward_parameters()]
+    return names[k] if k < len(names) else f"argument {k}"
 
 
 def _as_plain_number(x: Any) -> Any:

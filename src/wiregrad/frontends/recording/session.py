@@ -703,11 +703,22 @@ def _describe_missing_name(
 
 def _positional_names(f: Callable[..., Any]) -> list[str]:
     """Return the names of the parameters that can be passed by position; empty if they are not known."""
+    return [p.name for p in list_parameters(f) if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def list_parameters(f: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function; empty if they are not known.
+
+    `apply` of an op that is written as a class has those of its `forward`, without `ctx`.
+    """
+    owner = getattr(f, "__self__", None)
     try:
-        parameters = inspect.signature(f).parameters.values()
+        if isinstance(owner, type) and getattr(f, "__name__", "") == "apply" and hasattr(owner, "_forward_parameters"):
+            parameters: list[inspect.Parameter] = owner._forward_parameters()
+            return parameters
+        return list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):
         return []
-    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def function_name(f: object) -> str:

@@ -15,7 +15,6 @@ variables, attributes of other objects, and elements of lists and dicts.
 from __future__ import annotations
 
 import gc
-import inspect
 import re
 import sys
 from collections import Counter
@@ -35,7 +34,7 @@ from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensur
 from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.record import bind_spread, place_on_tape, record_carefully, record_op
 from wiregrad.frontends.recording.scalar import RICH_COMPARISONS
-from wiregrad.frontends.recording.session import add_input, check_callable
+from wiregrad.frontends.recording.session import add_input, check_callable, list_parameters
 from wiregrad.frontends.recording.tape import GROUPS, RECORDER, STATE, STRIDE, DroppedArray, Tape, TapeKind, mode_of
 from wiregrad.frontends.recording.trace_notes import RecordedSites, ReplayGuard, SiteKey, number_columns
 from wiregrad.frontends.recording.traced_nodes import NodePositions, TracedNodes, label_nodes
@@ -463,10 +462,7 @@ def leaf_names(f: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 
 def _positional_names(f: Callable[..., Any], count: int) -> list[str]:
     """Return names for positional arguments; those that a starred parameter takes are numbered."""
-    try:
-        parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = list_parameters(f)
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
     star = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "x")
     return names + [f"{star}_{k}" for k in range(count - len(names))]
