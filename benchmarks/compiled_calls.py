@@ -1,4 +1,4 @@
-"""Calls of `wg.compile(f)`: by what f reads, by the form of the arguments, by branches; first calls, batch, Jacobian.
+"""Calls of `wg.compile(f)`: by what f reads, by the form of the arguments, by branches; first calls, Jacobian.
 
 The functions of the first table are tiny on purpose: what is measured is what comes on top of their arithmetic. The
 branching functions have 1 to 20 branches on random inputs; the time of compiling them is part of what is measured.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import linecache
 import math
-import os
 import random
 import re
 import subprocess
@@ -27,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import wiregrad as wg
-from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds, time_calls
-from wiregrad.backends.native.batch import MIN_KERNEL_POINTS
+from benchmarks.measure import Report, Table, interleaved, milliseconds, time_calls
 
 CALLS, TURNS = 2_000, 31
 SCALE = 3.0
@@ -293,91 +291,6 @@ def tabulate_first_calls(times: dict[str, float]) -> Table:
     return table
 
 
-def barrier_option(spot: Any, vol: Any, z1: Any, z2: Any, barrier: Any, strike: Any) -> Any:
-    """Return the payoff of a call option that pays a rebate where the price is above a barrier in one of two steps."""
-    s = spot * np.exp(vol * z1 - 0.5 * vol * vol)
-    if s > barrier:
-        return 0.05 * s
-    s = s * np.exp(vol * z2 - 0.5 * vol * vol)
-    if s > barrier:
-        return 0.05 * s
-    if s > strike:
-        return s - strike
-    return 0.0 * s
-
-
-def measure_barrier(paths: int, turns: int) -> dict[str, Any]:
-    """Return the times of all gradients of the option, and the number of rows that differ from plain ones."""
-    z1, z2 = np.random.default_rng(0).normal(size=(2, paths))
-    arguments = (np.full(paths, 100.0), np.full(paths, 0.3), z1, z2, 130.0, 100.0)
-    fast = wg.compile(barrier_option, argnums=(0, 1))
-    ways: dict[str, Callable[[], Any]] = {
-        "wg.compile, one thread": lambda: fast.batch_value_and_grad(*arguments, threads=1),
-        "wg.compile, all threads": lambda: fast.batch_value_and_grad(*arguments),
-    }
-    for _ in range(1 + MIN_KERNEL_POINTS // paths):
-        # A function gets a loop of its own after so many points.
-        values, slopes = fast.batch_value_and_grad(*arguments)
-    plain = wg.value_and_grad(barrier_option, argnums=(0, 1))
-    sample = np.linspace(0, paths - 1, min(paths, 2_000)).astype(int)
-    wanted = [plain(100.0, 0.3, z1[k].item(), z2[k].item(), 130.0, 100.0) for k in sample]
-    table = np.array([[value, *grads] for value, grads in wanted])
-    wrong = ~np.isclose(np.stack([values, *slopes], 1)[sample], table, rtol=1e-12, atol=1e-12).all(1)
-    jax_way = make_jax_barrier(arguments)
-    if jax_way is not None:
-        ways["jax.jit(vmap), where"] = jax_way
-        theirs = np.stack([np.asarray(part) for part in jax_way()], 1)
-        wrong = np.append(wrong, ~np.isclose(np.stack([values, *slopes], 1), theirs, rtol=1e-9, atol=1e-9).all(1))
-    return {
-        "processor": interleaved({name: partial(time_calls, way, 1) for name, way in ways.items()}, turns),
-        "clock": interleaved({name: partial(seconds, way) for name, way in ways.items()}, turns),
-        "wrong": int(wrong.sum()),
-        "processors": len(os.sched_getaffinity(0)),
-    }
-
-
-def make_jax_barrier(arguments: tuple[Any, ...]) -> Callable[[], Any] | None:
-    """Return the same in JAX, with both arms of each branch computed; None if JAX is not installed."""
-    try:
-        jax = import_module("jax")
-    except ImportError:
-        return None
-    jnp = import_module("jax.numpy")
-    jax.config.update("jax_enable_x64", True)
-
-    def payoff(spot: Any, vol: Any, z1: Any, z2: Any, barrier: Any, strike: Any) -> Any:
-        one = spot * jnp.exp(vol * z1 - 0.5 * vol * vol)
-        two = one * jnp.exp(vol * z2 - 0.5 * vol * vol)
-        end = jnp.where(two > barrier, 0.05 * two, jnp.where(two > strike, two - strike, 0.0))
-        return jnp.where(one > barrier, 0.05 * one, end)
-
-    gradient = jax.value_and_grad(payoff, argnums=(0, 1))
-    compiled = jax.jit(jax.vmap(gradient, in_axes=(0, 0, 0, 0, None, None)))
-
-    def compute() -> Any:
-        value, (by_spot, by_vol) = jax.block_until_ready(compiled(*arguments))
-        return value, by_spot, by_vol
-
-    compute()
-    return compute
-
-
-def tabulate_barrier(figures: dict[str, Any], paths: int) -> Table:
-    """Return the table of the batch with branches."""
-    table = Table(
-        f"A barrier option with 3 branches at {paths:,} paths, value and gradient by two arguments; "
-        f"{figures['wrong']} wrong rows. The process may use {figures['processors']} processors, and JAX uses all, "
-        "so it compares with `all threads` by the clock. Processor time is that of all threads together. "
-        "`taskset -c 0 python -m benchmarks compiled_calls` gives one thread to each.",
-        ["way", "processor time", "ratio", "clock", "ratio"],
-    )
-    columns = [figures["processor"], figures["clock"]]
-    for name in columns[0]:
-        cells = [(milliseconds(times[name]), f"{times[name] / next(iter(times.values())):.2f}") for times in columns]
-        table.rows.append([name, *(cell for pair in cells for cell in pair)])
-    return table
-
-
 ARM_LENGTHS = (0.34, 0.0, 0.4, 0.0, 0.4, 0.0, 0.126)
 ARM_TWISTS = (-0.5, 0.5, 0.5, -0.5, -0.5, 0.5, 0.0)
 """Lengths of the links of an arm with seven joints, and the angles between their axes in parts of pi."""
@@ -494,16 +407,13 @@ def run(*, quick: bool = False) -> Report:
             for name, with_source in (("at hand", True), ("missing", False))
         }
     first = measure_first_calls(1 if quick else 5)
-    paths = 100_000 if quick else 1_000_000
-    barrier = measure_barrier(paths, 3 if quick else 9)
     arm = measure_arm(5 if quick else TURNS)
-    figures |= {"forms": forms, "branching": branching, "first": first, "barrier": barrier, "arm": arm}
+    figures |= {"forms": forms, "branching": branching, "first": first, "arm": arm}
     tables = [
         outside,
         tabulate_forms(forms),
         tabulate_branching(branching),
         tabulate_first_calls(first),
-        tabulate_barrier(barrier, paths),
         tabulate_arm(arm),
     ]
     return Report(tables, figures)
