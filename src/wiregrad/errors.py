@@ -379,8 +379,8 @@ def short_repr(value: object, width: int = 40) -> str:
 
 
 CIRCUIT_HABITS: dict[str, str] = {
-    **dict.fromkeys(("grad", "gradients", "backward", "value_and_grad"), "write circuit.run(x).grads"),
-    **dict.fromkeys(("eval", "evaluate", "forward", "subs"), "write circuit(x)"),
+    **dict.fromkeys(("grad", "gradients", "backward", "value_and_grad"), "write circuit.run(x=3.0).grads"),
+    **dict.fromkeys(("eval", "evaluate", "forward", "subs"), "write circuit(x=3.0)"),
     **dict.fromkeys(("plot", "draw", "show"), "write circuit.to_svg() or circuit.explore"),
     **dict.fromkeys(("to_png", "to_pdf", "savefig"), "pictures are SVG, which browsers open; write circuit.to_svg()"),
     **dict.fromkeys(("variables", "leaves", "parameters"), "write circuit.inputs"),

@@ -80,8 +80,10 @@ def test_an_unknown_name_is_an_error(name: str) -> None:
 def test_the_nearest_name_is_suggested() -> None:
     with pytest.raises(UnknownNameError, match="did you mean weight"):
         wg.circuit("weight * x")["wieght"]
-    with pytest.raises(UnknownNameError, match="got int"):
+    with pytest.raises(UnknownNameError, match="got 0"):
         EXPRESSION[0]  # type: ignore[index]
+    with pytest.raises(UnknownNameError, match=r"got Value\(2.0, name='a'\); write its name, 'a'"):
+        EXPRESSION[wg.Value(2.0, name="a")]  # type: ignore[index]
 
 
 def test_an_unknown_name_is_answered_with_the_inputs_and_with_names_that_begin_with_it() -> None:
@@ -169,7 +171,7 @@ def test_inputs_may_have_any_name() -> None:
         ((), {"a": np.zeros(2), "b": 2, "c": 3}, "input a must be a number; got ndarray"),
         (([1, 2],), {}, r"a vector of 3 numbers \(a, b, c\); got shape \(2,\)"),
         (("abc",), {}, "one vector or mapping of them; got str"),
-        ((3.0,), {}, "one vector or mapping of them; got float"),
+        ((3.0,), {}, r"by name \(a=\.\.\., b=\.\.\., c=\.\.\.\), or one vector or mapping of them; got float"),
     ],
 )
 def test_a_bad_call_says_what_was_wanted(

@@ -1155,7 +1155,7 @@ def divide_into_two(y: Any, x: Any) -> Any:
     [
         (lambda x: x.__setitem__(0, 1.0), "passed to the function"),
         (lambda x: x[1:].__setitem__(0, 1.0), "view of another"),
-        (lambda x: x[0].__setitem__((), 1.0), "number does not change"),
+        (lambda x: x[0].__setitem__((), 1.0), "number has no elements"),
         (lambda x: np.add(x, 1.0, out=np.zeros(3, int)), "assign the result instead"),
         (lambda x: np.add.at(OUTSIDE, [0], x[0]), r"np\.add\.at would write .* into a plain array"),
         (lambda x: np.copyto(OUTSIDE, x), r"np\.copyto would write .* into a plain array"),

@@ -57,7 +57,7 @@ OWN_GRADIENT = (
     "gradient:"
 )
 WHOLE_NUMBERS = (
-    "has no rule: it takes whole numbers or bools; compare a value first (x > 0), or give it x.data.astype(int)"
+    "has no rule: it takes whole numbers or bools; compare a value first (x > 0), or give it np.int64(x.data)"
 )
 
 
@@ -303,7 +303,7 @@ def test_habits_of_pytorch_that_mean_the_same_here_work(
 
 @pytest.mark.parametrize("name", ["grad", "value_and_grad", "jacobian", "hessian", "compile", "vmap", "run", "trace"])
 def test_a_formula_in_place_of_a_function_leads_to_circuits(name: str) -> None:
-    message = "a transform takes a function; got 'x * y': for a formula write wg.circuit"
+    message = "expected a function; got 'x * y': for a formula write wg.circuit"
     with pytest.raises(OperandError, match=f"^{re.escape(message)}$"):
         getattr(wg, name)("x * y")
 
@@ -590,3 +590,46 @@ def test_an_unknown_function_of_plain_numbers_is_named() -> None:
 def test_the_arguments_of_an_embedding_are_told_apart() -> None:
     with pytest.raises(IndexError, match=r"embedding\(input, weight\) takes whole numbers first; got float64"):
         wg.embedding(wg.Value(MATRIX), np.array([0, 1]))
+
+
+@pytest.mark.parametrize("transform", [wg.grad, wg.value_and_grad, wg.jacobian, lambda f: lambda x: wg.trace(f, x)])
+@pytest.mark.parametrize("f", [lambda x: wg.Value(x) * x, lambda x: wg.Value(2.0 * x) * 2.0])
+def test_a_leaf_made_from_what_is_differentiated_is_refused(f: Callable[[Any], Any], transform: Any) -> None:
+    with pytest.raises(EscapeError, match="the gradient of v would be silently lost; write v itself"):
+        transform(f)(3.0)
+
+
+def test_a_leaf_is_made_from_a_value_outside_of_transforms() -> None:
+    w = wg.Value(2.0)
+    again = wg.Value(w * w)
+
+    assert again.data == 4.0
+    assert again.op is None
+
+
+def test_values_in_a_list_lead_to_wg_array() -> None:
+    assert "to join recorded values write wg.array" in read_message(
+        lambda v: wg.Value([v[0, 0], v[0, 1]]), OperandError
+    )
+
+
+def test_a_number_has_no_elements_to_assign_to() -> None:
+    def fill(x: Any) -> Any:
+        y = x.copy()
+        y[0] = 5.0
+        return y
+
+    with pytest.raises(MutationError, match="a recorded number has no elements to assign to"):
+        wg.grad(fill)(2.0)
+
+
+def test_a_power_that_is_written_as_xor_is_answered() -> None:
+    assert "np.bitwise_xor has no rule: a power is written x**2; " in read_message(lambda v: v[0, 0] ^ 2, NoRuleError)
+
+
+def test_the_gradient_of_an_updated_parameter_leads_to_its_data() -> None:
+    w = wg.Value(1.0)
+    (w * w).backward()
+    w = w - 0.1 * w.grad
+    with pytest.raises(MutationError, match=re.escape("replaced it: write w.data = w.data - step")):
+        w.grad = 0

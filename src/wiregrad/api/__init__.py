@@ -743,6 +743,6 @@ def _name_layer_of(circuit: ir.CircuitGraph) -> str:
 
 RUN_NAMES = list_public_names(Run)
 CIRCUIT_NAMES = list_public_names(Circuit)
-add_missing_names(Circuit, "a circuit", lead_to(RUN_NAMES, "circuit.run(x)") | CIRCUIT_HABITS)
+add_missing_names(Circuit, "a circuit", lead_to(RUN_NAMES, "circuit.run(x=3.0)") | CIRCUIT_HABITS)
 add_missing_names(Run, "a run", lead_to(CIRCUIT_NAMES, "run.circuit") | RUN_HABITS)
 add_missing_names(interpreter.RunNode, "a node of a run", NODE_HABITS)

@@ -256,7 +256,10 @@ def bind_inputs(circuit: CircuitGraph, vectors: Sequence[Any], named: Mapping[st
             )
         vectors = [dict(zip(names, vectors, strict=False))]
     if len(vectors) > 1:
-        raise InputError(f"inputs go by name, or as one vector or mapping; got {len(vectors)} positional values")
+        raise InputError(
+            f"inputs go by name ({_show_by_name(names)}), or as one vector or mapping; "
+            f"got {len(vectors)} positional values"
+        )
     arguments = (
         {_normalize_name(name): value for name, value in _name_vector_entries(vectors[0], names).items()}
         if vectors
@@ -271,10 +274,12 @@ def bind_inputs(circuit: CircuitGraph, vectors: Sequence[Any], named: Mapping[st
     if missing:
         numbers = [name for name in missing if name in NUMBER_NAMES]
         hint = "".join(f"; in a formula the number {name} is written {NUMBER_NAMES[name]}" for name in numbers)
-        raise InputError(
-            f"no value for {join_first_names(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}{hint}"
-        )
+        raise InputError(f"no value for {join_first_names(missing)}: give {_show_by_name(missing)}{hint}")
     return [convert_to_type(f"input {name}", circuit.type_of(circuit.index(name)), arguments[name]) for name in names]
+
+
+def _show_by_name(names: Sequence[str]) -> str:
+    return ", ".join(f"{name}=..." for name in names[:5])
 
 
 def convert_to_type(what: str, kind: WireType, value: object) -> Any:
@@ -348,7 +353,10 @@ def _name_vector_entries(vector: object, names: tuple[str, ...]) -> Mapping[str,
     if isinstance(vector, Mapping):
         return vector
     if isinstance(vector, str | bytes) or not isinstance(vector, Sequence | np.ndarray):
-        raise InputError(f"expected inputs by name, or one vector or mapping of them; got {type(vector).__name__}")
+        raise InputError(
+            f"expected inputs by name ({_show_by_name(names)}), or one vector or mapping of them; "
+            f"got {type(vector).__name__}"
+        )
     shape = vector.shape if isinstance(vector, np.ndarray) else (len(vector),)
     if shape != (len(names),):
         raise InputError(f"expected a vector of {len(names)} numbers ({join_first_names(names)}); got shape {shape}")

@@ -58,7 +58,8 @@ def parse_formula_with_notes(text: str) -> tuple[CircuitGraph, list[FormulaNote]
 def _make_parser(text: str) -> _FormulaParser:
     """Return a parser of a formula; raise if it is not a string or too long."""
     if not isinstance(text, str):
-        raise FormulaError(f"a formula is a string; got {type(text).__name__}")
+        hint = "; for a Python function write wg.trace(f, *args)" if callable(text) else ""
+        raise FormulaError(f"a formula is a string; got {type(text).__name__}{hint}")
     if len(text) > MAX_CHARACTERS:
         raise LimitError(
             f"a formula has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}; "

@@ -291,7 +291,9 @@ class CircuitGraph(IndexedGraph):
 
     def _find_index(self, name: str) -> int | None:
         if not isinstance(name, str):
-            raise UnknownNameError(f"nodes are looked up by name, a string; got {type(name).__name__}")
+            raise UnknownNameError(
+                f"nodes are looked up by name, a string; got {short_repr(name)}{_suggest_name_of(name)}"
+            )
         if is_automatic_name(name):
             node = int(name[1:])
             return node if node < self.size and not self.columns.names.names_of(node) else None
@@ -555,6 +557,12 @@ def _write_splitter(circuit: IndexedGraph, node: int) -> str:
 CIRCUIT_MAKERS: list[Callable[[CircuitColumns, dict[str, Any]], CircuitGraph]] = []
 """Makes the circuit that users get of one that was taken from another framework, given the values of its inputs there;
 added by the layer of the public classes."""
+
+
+def _suggest_name_of(thing: object) -> str:
+    """Return what to write instead of a value or node that has a name; empty if it has none."""
+    name = getattr(thing, "name", None)
+    return f"; write its name, {name!r}" if isinstance(name, str) else ""
 
 
 def verify(circuit: CircuitGraph) -> CircuitGraph:

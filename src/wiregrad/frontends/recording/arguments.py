@@ -94,8 +94,13 @@ def as_array(data: object, what: str) -> NDArray[Any]:
     except ValueError as error:
         raise ShapeError(f"{what} must be rectangular; NumPy says: {error}{format_user_line()}") from None
     if array.dtype.kind in "OUSVmM":
-        raise OperandError(f"{what} must be made of numbers; got {_describe_data(data)}{format_user_line()}")
+        hint = "; to join recorded values write wg.array" if _holds_value(array) else ""
+        raise OperandError(f"{what} must be made of numbers; got {_describe_data(data)}{hint}{format_user_line()}")
     return array
+
+
+def _holds_value(array: NDArray[Any]) -> bool:
+    return any(hasattr(type(item), "__wiregrad_apply__") for item in array.flat)
 
 
 def refuse_subclass(data: object, what: str) -> None:

@@ -726,6 +726,10 @@ def begin_filling(value: Value, source: object = None) -> FilledValue:
             "conditions and whole numbers of a traced function do not change in place; write m = np.where(chosen, v, m)"
             f"{format_user_line()}"
         )
+    if not value.shape:
+        raise MutationError(
+            f"a recorded number has no elements to assign to: give the new number to its name, y = v{format_user_line()}"
+        )
     reason = find_obstacle(value, source)
     if reason is not None:
         raise MutationError(f"{NOT_FILLABLE_MESSAGE.format(reason=reason)}{format_user_line()}")
@@ -743,7 +747,7 @@ def begin_filling(value: Value, source: object = None) -> FilledValue:
 def find_obstacle(value: Value, source: object = None) -> str | None:
     """Return why the elements of a value cannot be assigned from a source; None if they can."""
     tape = value._tape
-    if not value.shape or type(value) is not Value:
+    if type(value) is not Value:
         return "a recorded number does not change in place"
     if tape is None:
         return "a recorded value does not change in place"

@@ -75,8 +75,8 @@ VALUE_HINTS: dict[str, str] = {
     "to": "values are always on the CPU; for another dtype, write v.astype(np.float32)",
     "float": "write v.astype(np.float32)",
     "double": "write v.astype(np.float64)",
-    "long": "whole numbers have no gradient; write v.data.astype(int)",
-    "int": "whole numbers have no gradient; write v.data.astype(int)",
+    "long": "whole numbers have no gradient; write np.int64(v.data)",
+    "int": "whole numbers have no gradient; write np.int64(v.data)",
     "type": "write v.dtype or v.astype(np.float32)",
     "type_as": "write v.astype(other.dtype)",
     **dict.fromkeys(("flags", "strides", "base", "ctypes"), "a value has no memory of its own; ask the array v.data"),
@@ -755,7 +755,7 @@ def advise_on_number() -> str:
         if function is float and len(call.args) == 1:
             return _advise_on_copy(text, call.args[0])
     if re.match(r"[rub]*[\"'].*%", text):
-        return f'instead of `{text}` write an f-string, as in f"{{v:.3f}}"'
+        return f'instead of `{text}` write an f-string, as in f"{{v:.3f}}", if it is for a log'
     called = f"`{text}` reads plain numbers; " if call is not None else ""
     return f"{called}write NumPy's function, such as np.sin(v) instead of math.sin(v)"
 

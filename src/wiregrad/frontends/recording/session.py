@@ -729,9 +729,11 @@ def function_name(f: object) -> str:
 def check_callable(f: object) -> None:
     """Raise unless a transform was given a function."""
     if isinstance(f, str):
-        raise OperandError(f"a transform takes a function; got {short_repr(f)}: for a formula write wg.circuit")
+        raise OperandError(f"expected a function; got {short_repr(f)}: for a formula write wg.circuit")
     if not callable(f):
-        raise OperandError(f"a transform takes a function; got {short_repr(f)}: write wg.grad(f)(x), not wg.grad(f(x))")
+        raise OperandError(
+            f"expected a function; got {short_repr(f)}: give f itself, as in wg.grad(f)(x), not its result f(x)"
+        )
 
 
 def push_by_transpose(back: Callable[..., Any], slot: int, t: object, xs: Sequence[Any], y: object) -> Any:

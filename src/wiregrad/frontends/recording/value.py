@@ -128,6 +128,7 @@ class Value(ValueMethods, ForeignNames):
         if type(data) is float:
             value = make_leaf(data)
         else:
+            _refuse_cut(data)
             value = make_leaf(as_data(data, "a value"), number=number_class(data))
         if STATE.innermost is not None and STATE.tape is not None:
             notes_of(value).born = STATE.tape.serial
@@ -179,7 +180,9 @@ class Value(ValueMethods, ForeignNames):
     def grad(self, grad: Any) -> None:
         if self._tape is not None:
             raise MutationError(
-                "only the gradient of a leaf can be set; that of a recorded value is computed by backward()"
+                "only the gradient of a leaf can be set; this value was computed, so backward() computes its gradient. "
+                "If it was a leaf, an update such as w = w - step replaced it: write w.data = w.data - step"
+                f"{format_user_line()}"
             )
         notes = notes_of(self)
         notes.grad = grad
@@ -336,7 +339,7 @@ class Value(ValueMethods, ForeignNames):
             if dtype is None or np.dtype(dtype).kind == "O":
                 return spread_elements(self)
             advice = advise_on_store() or advise_on_conversion()
-            raise make_escape_error(self, "an array", f"; {advice}")
+            raise make_escape_error(self, "an array", advice)
 
         def __dlpack__(self, **options: Any) -> Any:
             return self._share_memory().__dlpack__(**options)
@@ -359,7 +362,7 @@ class Value(ValueMethods, ForeignNames):
             return float(self._data)
         refuse_in_scipy()
         advice = advise_on_store() or advise_on_number()
-        raise make_escape_error(self, "a float", f"; {advice}", is_number=True)
+        raise make_escape_error(self, "a float", advice, is_number=True)
 
     def __int__(self) -> int:
         return _as_whole_number(self, "trunc")
@@ -382,7 +385,7 @@ class Value(ValueMethods, ForeignNames):
 
     def __index__(self) -> int:
         if np.asarray(self._data).dtype.kind not in "iub":
-            raise EscapeError(_ESCAPE_MESSAGE.format("an index") + format_user_line())
+            raise EscapeError(f"{_ESCAPE_MESSAGE.format('an index')}{_TAKE_NUMBER}{format_user_line()}")
         _note_escape(self, self._data)
         return int(self._data)
 
@@ -487,6 +490,16 @@ class Value(ValueMethods, ForeignNames):
         if self._tape is not None:
             raise make_escape_error(self, "bytes")
         return Value, (self._data, self.name)
+
+
+def _refuse_cut(data: object) -> None:
+    """Raise if a leaf is made from a value that is being differentiated: no gradient would flow back."""
+    tape = data._tape if isinstance(data, Value) and STATE.tape is not None else None
+    if tape is not None and tape.kind is not TapeKind.USER:
+        raise EscapeError(
+            "wg.Value(v) of a recorded value would be a new leaf, and the gradient of v would be silently lost; "
+            f"write v itself, or wg.stop_gradient(v) to cut it off on purpose{format_user_line()}"
+        )
 
 
 def _check_leaf(value: Value) -> None:
@@ -700,10 +713,8 @@ def number_class(data: object) -> type[Scalar]:
 
 
 OUTSIDE_VALUE_REASON = "it uses a wg.Value from outside; pass it as an argument"
-_ESCAPE_MESSAGE = (
-    "a recorded value cannot become {}: its gradient would be silently lost; "
-    "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
-)
+_ESCAPE_MESSAGE = "a recorded value cannot become {}: its gradient would be silently lost; "
+_TAKE_NUMBER = "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
 
 
 def make_escape_error(value: Value, target: str, advice: str = "", *, is_number: bool = False) -> EscapeError:
@@ -711,6 +722,8 @@ def make_escape_error(value: Value, target: str, advice: str = "", *, is_number:
 
     With `is_number`, NumPy converts arrays of one element at most.
     """
+    # Where the user's own expression is shown mended, taking the number would only lose its gradient.
+    advice = advice if advice.startswith("instead of") else "; ".join(filter(None, (_TAKE_NUMBER, advice)))
     message = f"{_ESCAPE_MESSAGE.format(target)}{advice}{format_user_line()}"
     if not (is_number and refuses_array(value._data)):
         note_refused_conversion(value, message)

@@ -395,7 +395,7 @@ def sample_calls(*calls: Any) -> SampleMaker:
     return draw_calls
 
 
-_WHOLE_NUMBERS = "it takes whole numbers or bools; compare a value first (x > 0), or give it x.data.astype(int)"
+_WHOLE_NUMBERS = "it takes whole numbers or bools; compare a value first (x > 0), or give it np.int64(x.data)"
 _STEP = "it depends on the bits of a number, not on its size; take it of x.data"
 _FILE = "a file holds no gradient; write x.data"
 _DATES = "it takes dates, and no gradient flows to a date"
@@ -406,7 +406,6 @@ REFUSALS: dict[Any, str] = {
         (
             np.bitwise_and,
             np.bitwise_or,
-            np.bitwise_xor,
             np.bitwise_count,
             np.invert,
             np.left_shift,
@@ -421,6 +420,7 @@ REFUSALS: dict[Any, str] = {
         ),
         _WHOLE_NUMBERS,
     ),
+    np.bitwise_xor: f"a power is written x**2; {_WHOLE_NUMBERS}",
     **dict.fromkeys((np.nextafter, np.spacing), _STEP),
     **dict.fromkeys((np.save, np.savez, np.savez_compressed, np.savetxt), _FILE),
     **dict.fromkeys((np.busday_count, np.busday_offset, np.is_busday, np.datetime_as_string, np.isnat), _DATES),
