@@ -728,7 +728,8 @@ def begin_filling(value: Value, source: object = None) -> FilledValue:
         )
     if not value.shape:
         raise MutationError(
-            f"a recorded number has no elements to assign to: give the new number to its name, y = v{format_user_line()}"
+            "a recorded number has no elements to assign to: give the new number to its name, y = v"
+            f"{format_user_line()}"
         )
     reason = find_obstacle(value, source)
     if reason is not None:
