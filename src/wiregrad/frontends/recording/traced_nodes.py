@@ -190,6 +190,8 @@ class TracedNodes:
             x = promote_literal(x, node)
         elif np.asarray(x).dtype not in WIRE_DTYPES:
             x = _promote_array(np.asarray(x), node, slot)
+        if np.asarray(x).dtype.kind == "i":
+            x = _as_real(np.asarray(x), node, slot)
         number = self._number_constant(x)
         own_shape = np.shape(x)
         shape = shape_of(node.y)
@@ -391,6 +393,23 @@ def _promote_array(x: NDArray[Any], node: ExtraNode, slot: int) -> Any:
     wanted = np.asarray(node.y).dtype
     # Beside an int8, which becomes int64, a float32 would become float64.
     return wide if np.asarray(y).dtype == wanted else x.astype(wanted)
+
+
+def _as_real(x: NDArray[Any], node: ExtraNode, slot: int) -> Any:
+    """Convert whole numbers that an op computes with as with real numbers; indices and the like stay as they are.
+
+    NumPy converts them in each call. Native code and `expand` know real numbers only.
+    """
+    op, wanted = node.op, np.asarray(node.y).dtype
+    if wanted.kind != "f" or op.per_call or getattr(op, "opaque", False):
+        return x
+    real = x.astype(wanted)[()]
+    try:
+        with np.errstate(all="ignore"):
+            y = np.asarray(op.compute(*node.xs[:slot], real, *node.xs[slot + 1 :]))
+    except (TypeError, ValueError, IndexError):
+        return x
+    return real if y.dtype == wanted and np.array_equal(y, np.asarray(node.y), equal_nan=True) else x
 
 
 def promote_literal(x: Any, node: ExtraNode) -> Any:
