@@ -103,6 +103,11 @@ def test_an_unknown_name_is_answered_with_the_inputs_and_with_names_that_begin_w
         ("tanh(a * b)", "a*b", "t1"),
         ("e = a + b; e * c", "a + b", "e"),
         ("tanh(a * b) + a", "tanh(a * b)", "t2"),
+        ("tanh(a^2)", "a^2", "t1"),
+        ("tanh(a^2)", "a ** 2.0", "t1"),
+        ("tanh(2 a)", "2*a", "t1"),
+        ("(a + b) * (a - b)", "(a + b)", "t1"),
+        ("tanh((a + b) * (a - b))", "(a + b)*(a - b)", "t3"),
     ],
 )
 def test_a_node_is_found_by_the_expression_that_it_computes(formula: str, text: str, name: str) -> None:
