@@ -42,6 +42,14 @@ def test_a_jump_is_noted_with_its_condition(f: Callable[..., Any], condition: st
     assert note.startswith(f"the output jumps where {condition} (")
 
 
+@pytest.mark.parametrize("x", [2.0, 1.2, -1.4, -2.0])
+def test_a_remainder_jumps_between_any_two_halves(x: float) -> None:
+    def program(x: Any) -> Any:
+        return np.mod(np.cos(x), 1.0)
+
+    assert len(notes_on_jumps(program, x)) == 1
+
+
 @pytest.mark.parametrize(
     "f",
     [

@@ -28,6 +28,7 @@ from wiregrad.ir.certificates import distinct_certificates
 from wiregrad.ir.circuit import find_bodies
 from wiregrad.lazy import NamedTuple
 from wiregrad.ops import Elementwise
+from wiregrad.ops.array_ops import Kink
 
 REACH = 0.5
 """How far the elements of a node are moved at most, in proportion to their magnitudes."""
@@ -260,7 +261,12 @@ def _step_state(row: Row, values: dict[int, Any], known: Sequence[Any]) -> NDArr
         return np.asarray(values[row.node])
     assert isinstance(row.op, Elementwise)
     xs = [values[source] if source in values else known[source] for source in row.sources]
-    return np.stack([np.sign(1.0 * np.asarray(kink.at(*xs))) for kink in row.op.kinks if kink.jump])
+    return np.stack([_jump_side(kink, xs) for kink in row.op.kinks if kink.jump])
+
+
+def _jump_side(kink: Kink, xs: Sequence[Any]) -> NDArray[Any]:
+    """Return on which side of a jump each element is, as numbers."""
+    return np.sign(1.0 * np.asarray(kink.at(*xs))) if kink.side is None else np.asarray(kink.side(*xs))
 
 
 def _differ(one: NDArray[Any], two: NDArray[Any]) -> bool:
