@@ -139,6 +139,16 @@ def test_a_path_into_a_container_finds_its_input() -> None:
         circuit["q[1]"]
 
 
+def test_a_printed_circuit_leaves_out_the_middle_of_a_large_constant() -> None:
+    circuit = wg.trace(lambda x: np.sum(x * np.arange(5000.0)), np.ones(5000))
+    (line,) = [line for line in str(circuit).splitlines() if "constant" in line]
+
+    assert len(line) == 500
+    assert line.startswith("%1 = constant float64[5000] [0.0,1.0,2.0,")
+    assert "4999.0]   # " in line
+    assert wg.Circuit.from_text(circuit.to_text()) == circuit
+
+
 def test_spaces_in_a_name_are_not_left_out() -> None:
     with pytest.raises(UnknownNameError, match="no node called 'al pha'"):
         wg.circuit("alpha = a + b; alpha * c")["al pha"]
