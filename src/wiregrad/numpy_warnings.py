@@ -70,7 +70,8 @@ def _read_settings(settings: Any) -> Any:
     warned = [error for error, mode in modes.items() if mode == "warn"]
     logged = None
     if warned and "log" not in modes.values() and np.geterrcall() is None:
-        with np.errstate(call=_LOG, **dict.fromkeys(warned, "log")):
+        logs: dict[str, Any] = dict.fromkeys(warned, "log")
+        with np.errstate(call=_LOG, **logs):
             logged = ERROR_SETTINGS.get()
     _last_settings[0] = settings, logged
     return logged
