@@ -53,9 +53,9 @@ def compute_at_user_line(kernel: Callable[..., Any], xs: Sequence[Any]) -> Any:
         return kernel(*xs)
     settings = ERROR_SETTINGS.get()
     known, logged = _last_settings[0]
-    if settings is not known:
+    if settings is not known and settings is not logged:
         logged = _read_settings(settings)
-    if logged is None:
+    if logged is None or settings is logged:
         return kernel(*xs)
     token = ERROR_SETTINGS.set(logged)
     try:
