@@ -51,6 +51,21 @@ def test_a_remainder_jumps_between_any_two_halves(x: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("formula", "condition"),
+    [
+        ("mod(x, 2)", "x % 2.0 (formula:1:1)"),
+        ("y = mod(x, 2)", "x % 2.0 (formula:1:5)"),
+        ("where(x > 0, mod(x, 2), mod(-x, 2))", "x % 2.0 (formula:1:14)"),
+        ("where(x < 0, mod(-x, 2), mod(x, 2))", "x % 2.0 (formula:1:26)"),
+    ],
+)
+def test_a_jump_is_named_by_the_op_that_makes_it(formula: str, condition: str) -> None:
+    (note,) = wg.circuit(formula).run(x=3.9).explain("x").notes
+
+    assert note.startswith(f"the output jumps where {condition} changes")
+
+
+@pytest.mark.parametrize(
     "f",
     [
         lambda x: np.sum(np.where(x > 0.0, x, 0.01 * x)),

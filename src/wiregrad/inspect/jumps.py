@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.errors import WiregradError
 from wiregrad.inspect.report import RunIndex, format_place, join_with_and
-from wiregrad.ir import Certificate, Pattern, Place, Row
+from wiregrad.ir import Certificate, Node, Pattern, Place, Row
 from wiregrad.ir.certificates import distinct_certificates
 from wiregrad.ir.circuit import find_bodies
 from wiregrad.lazy import NamedTuple
@@ -136,7 +136,8 @@ def _name_conditions(index: RunIndex, conditions: Iterable[_Condition]) -> str:
     """Name the first conditions with their lines, each line once."""
     first_of_line: dict[object, str] = {}
     for node, place in conditions:
-        text = index.circuit.title_of(node) + format_place(place)
+        title = Node(index.circuit, node).expression() if node == index.root else index.circuit.title_of(node)
+        text = title + format_place(place)
         first_of_line.setdefault(place or node, text)
     texts = list(first_of_line.values())
     more = len(texts) - MAX_CONDITIONS
@@ -222,7 +223,13 @@ class _JumpProbe:
         gap = _gap(near.output, far.output)
         if not np.isfinite(gap) or gap <= self.scale * np.sqrt(_resolution(near.output)):
             return None
-        return next(row.node for row, a, b in zip(self.steps, near.steps, far.steps, strict=True) if _differ(a, b))
+        changed = [row for row, a, b in zip(self.steps, near.steps, far.steps, strict=True) if _differ(a, b)]
+        # What `where` did not choose may jump at the same point as what it chose.
+        return next((row.node for row in changed if not self._is_left_out(row)), changed[0].node)
+
+    def _is_left_out(self, row: Row) -> bool:
+        """Return whether a gradient could flow through a step, and none does."""
+        return row.op.pattern is not Pattern.BLOCK and self.index.flows[row.node] is None
 
     def _evaluate(self, move: float) -> _ProbePoint | None:
         """Run the moved nodes; None if an op refuses its inputs."""
