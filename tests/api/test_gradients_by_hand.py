@@ -58,6 +58,7 @@ def test_a_right_gradient_agrees_in_every_element() -> None:
         (line, ({"w": POINT, "b": 1.0},), lambda p: {"b": 1.0, "w": None}),
         (lambda p: p["a"] ** 2 + p["b"] ** 3, ({"a": 5.0, "b": 2.0},), lambda p: {"b": 12.0, "a": 10.0}),
         (lambda p: p[0] ** 2 + p[1] ** 3, ((5.0, 2.0),), lambda p: ((10.0, 12.0),)),
+        (lambda p: p["a"] ** p["n"], ({"a": 5.0, "n": 2},), lambda p: {"a": 10.0}),
         (lambda x, n: np.sum(x**n), (POINT, 3), lambda x, n: n * x ** (n - 1)),
         (lambda x, y: np.sum(y), (POINT, 2.0), lambda x, y: (np.zeros(3), 1.0)),
         (lambda p, q: np.sum(p[0] * p[1]) + q, ((POINT, 2.0), 1.0), lambda p, q: ((2.0 * np.ones(3), 6.0), 1.0)),

@@ -25,7 +25,7 @@ from wiregrad.api.values import run as run_function
 from wiregrad.backends import RunNode, RunRecord, interpreter
 from wiregrad.dtypes import PythonNumber, count_with_noun, format_all_digits, format_brief_number
 from wiregrad.errors import CheckError, InputError, OperandError, WiregradError, short_repr
-from wiregrad.frontends.recording.arguments import name_parts, settle_array
+from wiregrad.frontends.recording.arguments import flatten, name_parts, settle_array
 from wiregrad.frontends.recording.session import anomaly
 from wiregrad.frontends.recording.trace import refuse_whole_numbers
 from wiregrad.inspect.blame import Blame
@@ -232,13 +232,14 @@ def _pair_leaves(argument: object, handwritten: object) -> Iterator[tuple[object
         return
     wanted = dict(parts)
     given = dict.fromkeys(wanted) if handwritten is None else dict(name_parts(handwritten) or ())
-    if set(given) != set(wanted):
+    left_out = [part for key, part in wanted.items() if key not in given and any(map(is_movable, flatten(part)[0]))]
+    if left_out or not wanted.keys() >= given.keys():
         raise InputError(
             f"grad= gave {_describe_parts(handwritten)} for {_describe_parts(argument)}; wanted the same structure, "
             "with None for what is not compared"
         )
     for key, part in wanted.items():
-        yield from _pair_leaves(part, given[key])
+        yield from _pair_leaves(part, given.get(key))
 
 
 def _describe_parts(container: object) -> str:
