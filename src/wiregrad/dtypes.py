@@ -204,8 +204,14 @@ def format_all_digits(value: WireValue | PythonNumber) -> str:
 
     >>> format_all_digits(1 / 3), format_all_digits(-10.0), format_all_digits(np.float64("inf"))
     ('0.3333333333333333', '-10', 'Inf')
+    >>> format_all_digits(1 / 3 - 2j)
+    '0.3333333333333333-2j'
     """
     number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, complex | np.clongdouble) and np.isfinite(number):
+        imaginary = format_all_digits(number.imag)
+        sign = "" if imaginary.startswith("-") else "+"
+        return f"{format_all_digits(number.real)}{sign}{imaginary}j"
     exact = isinstance(number, float | np.longdouble) and math.isfinite(number) and number != 0.0
     return str(number).removesuffix(".0") if exact else format_brief_number(number)
 

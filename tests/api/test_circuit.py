@@ -103,6 +103,11 @@ def test_an_unknown_name_is_answered_with_the_inputs_and_with_names_that_begin_w
         ("tanh(a * b)", "a*b", "t1"),
         ("e = a + b; e * c", "a + b", "e"),
         ("tanh(a * b) + a", "tanh(a * b)", "t2"),
+        ("tanh(a^2)", "a^2", "t1"),
+        ("tanh(a^2)", "a ** 2.0", "t1"),
+        ("tanh(2 a)", "2*a", "t1"),
+        ("(a + b) * (a - b)", "(a + b)", "t1"),
+        ("tanh((a + b) * (a - b))", "(a + b)*(a - b)", "t3"),
     ],
 )
 def test_a_node_is_found_by_the_expression_that_it_computes(formula: str, text: str, name: str) -> None:
@@ -132,6 +137,16 @@ def test_a_path_into_a_container_finds_its_input() -> None:
     assert circuit["q[0]"].name == "q_0"
     with pytest.raises(UnknownNameError, match=r"no node called 'q\[1\]'; its inputs are"):
         circuit["q[1]"]
+
+
+def test_a_printed_circuit_leaves_out_the_middle_of_a_large_constant() -> None:
+    circuit = wg.trace(lambda x: np.sum(x * np.arange(5000.0)), np.ones(5000))
+    (line,) = [line for line in str(circuit).splitlines() if "constant" in line]
+
+    assert len(line) == 500
+    assert line.startswith("%1 = constant float64[5000] [0.0,1.0,2.0,")
+    assert "4999.0]   # " in line
+    assert wg.Circuit.from_text(circuit.to_text()) == circuit
 
 
 def test_spaces_in_a_name_are_not_left_out() -> None:

@@ -54,6 +54,11 @@ def test_a_right_gradient_agrees_in_every_element() -> None:
         (loss, (POINT, DATA, TARGET), slope_of_loss),
         (loss, (POINT, DATA, TARGET), lambda w, x, y: (slope_of_loss(w, x, y), None, 2.0 * (y - x @ w) / len(y))),
         (line, ({"w": POINT, "b": 1.0},), lambda p: {"w": POINT, "b": 1.0}),
+        (line, ({"w": POINT, "b": 1.0},), lambda p: {"b": 1.0, "w": POINT}),
+        (line, ({"w": POINT, "b": 1.0},), lambda p: {"b": 1.0, "w": None}),
+        (lambda p: p["a"] ** 2 + p["b"] ** 3, ({"a": 5.0, "b": 2.0},), lambda p: {"b": 12.0, "a": 10.0}),
+        (lambda p: p[0] ** 2 + p[1] ** 3, ((5.0, 2.0),), lambda p: ((10.0, 12.0),)),
+        (lambda p: p["a"] ** p["n"], ({"a": 5.0, "n": 2},), lambda p: {"a": 10.0}),
         (lambda x, n: np.sum(x**n), (POINT, 3), lambda x, n: n * x ** (n - 1)),
         (lambda x, y: np.sum(y), (POINT, 2.0), lambda x, y: (np.zeros(3), 1.0)),
         (lambda p, q: np.sum(p[0] * p[1]) + q, ((POINT, 2.0), 1.0), lambda p, q: ((2.0 * np.ones(3), 6.0), 1.0)),
@@ -146,9 +151,24 @@ def test_what_is_no_gradient_of_the_function_is_refused(grad: Any, message: str)
         wg.check_grads(cube, POINT, grad=grad)
 
 
-def test_a_gradient_of_another_structure_is_refused() -> None:
-    with pytest.raises(InputError, match="grad= gave 1 array for an argument of 2; wanted the same structure"):
-        wg.check_grads(line, {"w": POINT, "b": 1.0}, grad=lambda p: p["w"])
+@pytest.mark.parametrize(
+    ("grad", "message"),
+    [
+        (lambda p: POINT, "gave array([1., 2., 3.]) for a dict with w, b"),
+        (lambda p: {"w": POINT}, "gave a dict with w for a dict with w, b"),
+        (lambda p: {"w": POINT, "c": 1.0}, "gave a dict with w, c for a dict with w, b"),
+        (lambda p: [POINT, 1.0], "gave a list of 2 for a dict with w, b"),
+    ],
+)
+def test_a_gradient_of_another_structure_is_refused(grad: Callable[..., Any], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"grad= {message}; wanted the same structure, with None for")):
+        wg.check_grads(line, {"w": POINT, "b": 1.0}, grad=grad)
+
+
+@pytest.mark.parametrize("grad", [lambda a, b: [b, a], lambda a, b: np.array([b, a]), lambda a, b: {"a": b, "b": a}])
+def test_gradients_of_several_arguments_stand_in_a_tuple(grad: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match="; the gradients of several arguments stand in a tuple"):
+        wg.check_grads(lambda a, b: a * b, 2.0, 3.0, grad=grad)
 
 
 def test_a_circuit_is_referred_to_its_run() -> None:

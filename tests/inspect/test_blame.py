@@ -562,3 +562,19 @@ def test_an_array_of_any_size_is_blamed_alike(count: int) -> None:
     assert [(origin.op, origin.phase) for origin in blamed.origins] == [("sqrt", "backward")]
     assert blamed.harmless == ()
     assert blamed.origins[0].chain == ("gradient of x - x = Inf", "gradient of x = NaN")
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        ("y = x / 0", "divide gave Inf at x = 2, the constant 0"),
+        ("y = x + log(0)", "log gave -Inf at the constant 0"),
+        ("zero = 0; y = x / zero", "divide gave Inf at x = 2, zero = 0"),
+        (
+            "y = (x - 2)^0.5",
+            "power sent Inf back to x - 2.0: upstream 1 times local Inf, at x - 2.0 = 0, the constant 0.5",
+        ),
+    ],
+)
+def test_a_constant_without_a_name_is_not_called_by_its_number(formula: str, said: str) -> None:
+    assert str(wg.circuit(formula).run(x=2.0).blame()).startswith(f"{said}\n")

@@ -452,10 +452,13 @@ def test_a_gradient_that_grows_a_lot_on_its_way_is_huge_though_no_number_is_abov
         ("f = -(-a * 2)", "a", ""),
         ("f = a - 3 * a", "a", "df/d(3.0 * a) = -1 (formula:1:5)"),
         ("f = a * 3 - a", "a", ""),
+        ("f = d - a", "a", "df/da = -1 (formula:1:5)"),
+        ("f = a / d", "a", "df/da = -1 (formula:1:5)"),
+        ("f = d * a", "a", "df/da = d = -1 (formula:1:5)"),
     ],
 )
 def test_a_negative_gradient_is_traced_to_the_factors_that_turn_its_sign(formula: str, of: str, reason: str) -> None:
-    point = {"a": 1.0, "b": -5.0, "c": -2.0}
+    point = {"a": 1.0, "b": -5.0, "c": -2.0, "d": -1.0}
     circuit = wg.circuit(formula)
     found = circuit.run({name: point[name] for name in circuit.inputs}).explain(of)
 
@@ -471,6 +474,34 @@ def test_the_sign_of_an_array_is_explained_where_all_elements_have_it() -> None:
 
     assert note.startswith("it is negative because of d(1.0 - x @ w)/d(x @ w) = -1 (")
     assert mixed.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("f", "reason"),
+    [
+        (lambda x: np.sum(x @ np.array([[1.0, -3.0], [1.0, -3.0]])), "matmul, which turns its sign ("),
+        (lambda x: np.sum(np.array([1.0, 0.0]) * (x * np.array([-1.0, 5.0]))), " < 0 where a gradient arrives ("),
+        (lambda x: np.sum(np.array([1.0, 0.0]) * (x * np.array([-1.0, -5.0]))), " < 0 ("),
+    ],
+)
+def test_no_slope_is_called_negative_of_which_only_a_part_is(f: Callable[..., Any], reason: str) -> None:
+    note = next(note for note in explained(f, np.ones(2)).notes if note.startswith("it is negative because of "))
+
+    assert reason in note
+
+
+def test_one_element_that_is_zero_is_counted_as_one() -> None:
+    found = explained(lambda x: np.sum(np.array([1.0, 0.0]) * x), np.ones(2))
+
+    assert "1 of its 2 elements is exactly 0" in found.notes
+
+
+def test_the_factors_need_not_be_those_of_the_path_that_carries_most() -> None:
+    run = wg.circuit("u = x * 1; y = (u * 1.5 + u * 1.6) + x * 2").run(x=1.0)
+    (strongest, *_) = run.paths("x").paths
+
+    assert strongest.contribution == 2.0
+    assert "along the largest part at each node: 1 (add) x 1 (add) x 1.6 (multiply)" in str(run.explain("x"))
 
 
 def test_many_factors_that_turn_the_sign_are_counted() -> None:

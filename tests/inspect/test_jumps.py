@@ -42,6 +42,29 @@ def test_a_jump_is_noted_with_its_condition(f: Callable[..., Any], condition: st
     assert note.startswith(f"the output jumps where {condition} (")
 
 
+@pytest.mark.parametrize("x", [2.0, 1.2, -1.4, -2.0])
+def test_a_remainder_jumps_between_any_two_halves(x: float) -> None:
+    def program(x: Any) -> Any:
+        return np.mod(np.cos(x), 1.0)
+
+    assert len(notes_on_jumps(program, x)) == 1
+
+
+@pytest.mark.parametrize(
+    ("formula", "condition"),
+    [
+        ("mod(x, 2)", "x % 2.0 (formula:1:1)"),
+        ("y = mod(x, 2)", "x % 2.0 (formula:1:5)"),
+        ("where(x > 0, mod(x, 2), mod(-x, 2))", "x % 2.0 (formula:1:14)"),
+        ("where(x < 0, mod(-x, 2), mod(x, 2))", "x % 2.0 (formula:1:26)"),
+    ],
+)
+def test_a_jump_is_named_by_the_op_that_makes_it(formula: str, condition: str) -> None:
+    (note,) = wg.circuit(formula).run(x=3.9).explain("x").notes
+
+    assert note.startswith(f"the output jumps where {condition} changes")
+
+
 @pytest.mark.parametrize(
     "f",
     [

@@ -30,7 +30,7 @@ from wiregrad.errors import (
     short_repr,
 )
 from wiregrad.frontends import parse_formula
-from wiregrad.ir.circuit import CIRCUIT_MAKERS
+from wiregrad.ir.circuit import CIRCUIT_MAKERS, shorten_middle
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
@@ -346,6 +346,8 @@ class Run(BareRun, Drawable):
 
 MAX_PRINTED_LINES = 400
 """Maximum number of lines of a printed circuit; the middle of a longer one is left out."""
+MAX_PRINTED_WIDTH = 500
+"""Maximum length of a line of a printed circuit; the middle of a longer one, such as a large constant, is left out."""
 
 
 class Circuit(ir.CircuitGraph, Drawable):
@@ -618,7 +620,8 @@ class Circuit(ir.CircuitGraph, Drawable):
         return cls(ir.verify(ir.parse_text(text)).columns)
 
     def __str__(self) -> str:
-        lines = ir.write_text(self, readable=True).splitlines(keepends=True)
+        whole_lines = ir.write_text(self, readable=True).splitlines()
+        lines = [f"{shorten_middle(line, MAX_PRINTED_WIDTH)}\n" for line in whole_lines]
         if len(lines) <= MAX_PRINTED_LINES:
             return "".join(lines)
         left_out = len(lines) - MAX_PRINTED_LINES

@@ -101,6 +101,7 @@ from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
 from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention, join_first_names
 from wiregrad.lazy import NamedTuple, load_module_lazily, pause_collection
+from wiregrad.numpy_warnings import ERROR_SETTINGS
 from wiregrad.settings import check_threads
 
 if TYPE_CHECKING:
@@ -110,8 +111,6 @@ else:
     # Only functions on a GPU need it.
     framework_export = load_module_lazily("wiregrad.exchange.framework_export")
 
-ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
-"""The context variable that holds NumPy's error handling, if this version of NumPy has one."""
 MAX_RECORDINGS = 256
 """Maximum number of recordings of one function where no limit was given."""
 FREE_RECORDINGS = 4

@@ -25,13 +25,14 @@ from wiregrad.api.values import run as run_function
 from wiregrad.backends import RunNode, RunRecord, interpreter
 from wiregrad.dtypes import PythonNumber, count_with_noun, format_all_digits, format_brief_number
 from wiregrad.errors import CheckError, InputError, OperandError, WiregradError, short_repr
-from wiregrad.frontends.recording.arguments import flatten
+from wiregrad.frontends.recording.arguments import flatten, name_parts, settle_array
 from wiregrad.frontends.recording.session import anomaly
 from wiregrad.frontends.recording.trace import refuse_whole_numbers
 from wiregrad.inspect.blame import Blame
 from wiregrad.inspect.check import GradientCheck, check_gradients, is_movable
 from wiregrad.inspect.explain import Explanation, explain_value
 from wiregrad.inspect.flight_recorder import Event, Flight, Snapshot, copy_step
+from wiregrad.ir import join_first_names
 from wiregrad.lazy import NamedTuple, load_module_lazily
 
 if TYPE_CHECKING:
@@ -183,14 +184,15 @@ def _compare_handwritten(
     gradients = iter(run.grads.items())
     compared = 0
     differences: dict[str, list[GradientDifference]] = {}
-    for argument, handwritten in zip(args, _split_by_argument(grad(*args, **kwargs), args), strict=True):
-        leaves = flatten(argument)[0]
-        items = [None] * len(leaves) if handwritten is None else _flatten_like(handwritten, argument, len(leaves))
-        for leaf, item in zip(leaves, items, strict=True):
+    result = grad(*args, **kwargs)
+    is_tuple_wanted = len(args) > 1 and not isinstance(result, tuple)
+    hint = "; the gradients of several arguments stand in a tuple" if is_tuple_wanted else ""
+    for argument, handwritten in zip(args, _split_by_argument(result, args), strict=True):
+        for leaf, item in _pair_leaves(argument, handwritten):
             name, gradient = next(gradients) if is_movable(leaf) else ("", None)
             if gradient is not None and item is not None:
                 compared += np.size(gradient)
-                differences[name] = [*_list_differences(name, np.asarray(item), np.asarray(gradient))]
+                differences[name] = [*_list_differences(name, item, np.asarray(gradient), hint)]
     if not compared:
         raise InputError("grad= gave nothing to compare: wanted the gradient of the first argument, or of each")
     found = {field.name: getattr(report, field.name) for field in fields(report)}
@@ -210,9 +212,10 @@ def _drop_rounding(run: Run, differences: Mapping[str, Sequence[GradientDifferen
 
 def _split_by_argument(handwritten: object, args: tuple[object, ...]) -> Sequence[object]:
     """Return a gradient by hand as one item for each argument: a tuple has all, anything else is for the first."""
-    is_of_first = not isinstance(handwritten, tuple) or (len(args) == 1 and isinstance(args[0], tuple))
-    items = (handwritten, *(None for _ in args[1:])) if is_of_first else handwritten
-    assert isinstance(items, tuple)
+    if not isinstance(handwritten, tuple):
+        return handwritten, *(None for _ in args[1:])
+    is_of_one_tuple = len(args) == 1 and isinstance(args[0], tuple) and len(handwritten) == len(args[0])
+    items = (handwritten,) if is_of_one_tuple else handwritten
     if len(items) != len(args):
         raise InputError(
             f"grad= gave a tuple of {len(items)} for {count_with_noun(len(args), 'argument')}; wanted one gradient "
@@ -221,22 +224,43 @@ def _split_by_argument(handwritten: object, args: tuple[object, ...]) -> Sequenc
     return items
 
 
-def _flatten_like(handwritten: object, argument: object, count: int) -> list[Any]:
-    """Return the arrays of a gradient by hand in the order of those of its argument."""
-    items = [handwritten] if count == 1 and flatten(argument)[0][0] is argument else flatten(handwritten)[0]
-    if len(items) != count:
-        arrays = count_with_noun(len(items), "array")
-        raise InputError(f"grad= gave {arrays} for an argument of {count}; wanted the same structure")
-    return items
-
-
-def _list_differences(name: str, handwritten: NDArray[Any], gradient: NDArray[Any]) -> Iterator[GradientDifference]:
-    """Yield the elements at which a gradient by hand differs by more than rounding explains."""
-    if handwritten.shape != gradient.shape or handwritten.dtype.kind not in "fciub":
+def _pair_leaves(argument: object, handwritten: object) -> Iterator[tuple[object, object]]:
+    """Yield the leaves of an argument, each with its gradient by hand: parts belong together by key, field or index."""
+    parts = name_parts(argument)
+    if parts is None:
+        yield settle_array(argument), handwritten
+        return
+    wanted = dict(parts)
+    given = dict.fromkeys(wanted) if handwritten is None else dict(name_parts(handwritten) or ())
+    left_out = [part for key, part in wanted.items() if key not in given and any(map(is_movable, flatten(part)[0]))]
+    if left_out or not wanted.keys() >= given.keys():
         raise InputError(
-            f"grad= gave {handwritten.dtype} of shape {handwritten.shape} for {name}; "
-            f"wanted {gradient.dtype} of shape {gradient.shape}"
+            f"grad= gave {_describe_parts(handwritten)} for {_describe_parts(argument)}; wanted the same structure, "
+            "with None for what is not compared"
         )
+    for key, part in wanted.items():
+        yield from _pair_leaves(part, given.get(key))
+
+
+def _describe_parts(container: object) -> str:
+    """Return the kind of a container, with its parts: `a dict with 'w', 'b'`."""
+    keys = [key for key, _ in name_parts(container) or ()]
+    if not keys:
+        return short_repr(container)
+    is_numbered = isinstance(container, list | tuple)
+    return f"a {type(container).__name__} {f'of {len(keys)}' if is_numbered else f'with {join_first_names(keys)}'}"
+
+
+def _list_differences(name: str, item: object, gradient: NDArray[Any], hint: str) -> Iterator[GradientDifference]:
+    """Yield the elements at which a gradient by hand differs by more than rounding explains.
+
+    `hint` says what to write where it is no gradient of that shape.
+    """
+    handwritten = np.asarray(item)
+    if handwritten.shape != gradient.shape or handwritten.dtype.kind not in "fciub":
+        is_number = handwritten.dtype.kind in "fciub"
+        given = f"{handwritten.dtype} of shape {handwritten.shape}" if is_number else short_repr(item)
+        raise InputError(f"grad= gave {given} for {name}; wanted {gradient.dtype} of shape {gradient.shape}{hint}")
     eps = float(max(np.finfo(each.dtype).eps for each in (handwritten, gradient) if each.dtype.kind in "fc"))
     absolute = 100.0 * eps * interpreter.largest_magnitude(gradient[np.isfinite(gradient)])
     relative = HANDWRITTEN_TOLERANCE * (eps / np.finfo(float).eps) ** 0.5

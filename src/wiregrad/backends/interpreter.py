@@ -304,7 +304,8 @@ def check_input_names(arguments: Mapping[str, Any], names: Sequence[str]) -> Non
     known = set(names)
     extra = next((name for name in arguments if name not in known), None)
     if extra is not None:
-        wanted = f"the inputs are {join_first_names(names)}" if names else "the circuit has no inputs"
+        verb = "input is" if len(names) == 1 else "inputs are"
+        wanted = f"the {verb} {join_first_names(names)}" if names else "the circuit has no inputs"
         advice = _advise_joined_name(names, set(arguments))
         hint = "" if advice else suggest_name(str(extra), names)
         raise InputError(f"there is no input called {short_repr(extra)}{hint}; {wanted}{advice}")

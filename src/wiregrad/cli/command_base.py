@@ -445,6 +445,8 @@ def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> Arg
         raise unreadable_value_error(f"{name}={text}", f", which is {number}, for a parameter that is whole") from None
 
 
+_SEPARATE_PAIRS = re.compile(r"\w+=[^\s,;=]+(?:[\s,;]+\w+=[^\s,;=]+)+[\s,;]*|\w+=[^\s,;=]+\s*;")
+"""Several NAME=VALUE in one word, or one with a semicolon: `a=2,b=3`, `a=2 b=3`, `a=2;`."""
 MAX_VALUE_LETTERS = 200
 """Maximum length of a formula in the place of a number."""
 
@@ -452,6 +454,10 @@ MAX_VALUE_LETTERS = 200
 def _evaluate_formula(name: str, text: str) -> float:
     """Return the number that a formula without inputs gives, such as `2*pi`."""
     pair = f"{name}={text}"
+    if (words := _SEPARATE_PAIRS.fullmatch(pair)) is not None:
+        written = " ".join(re.split(r"[\s,;]+", words[0].rstrip(",; ")))
+        quotes = ", without quotes" if " " in pair else ""
+        raise unreadable_value_error(pair, f"; write {written}{quotes}") from None
     if file_ending(text) in ARRAY_ENDINGS:
         raise unreadable_value_error(pair, f"; for the array in a file write {name}={ARRAY_FILE_MARK}{text}") from None
     if not text or len(text) > MAX_VALUE_LETTERS or any(mark in text for mark in "=;[\"'\n"):

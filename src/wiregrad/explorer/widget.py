@@ -141,7 +141,7 @@ def answer_question(session: ExplorerSession, question: dict[str, Any]) -> dict[
     >>> answer_question(session, {"ask": "run", "leaves": {"x": 3}})["run"]["grads"]
     [6.0, 1.0]
     >>> answer_question(session, {"ask": "run", "leaves": {"z": 3}})["error"]
-    "there is no input called 'z'; the inputs are x"
+    "there is no input called 'z'; the input is x"
     """
     try:
         return _dispatch_question(session, question)

@@ -201,7 +201,10 @@ WORD_ADVICE = {
     "sec": "1/cos(x)",
     **dict.fromkeys(("cosec", "csc"), "1/sin(x)"),
     **dict.fromkeys(("cot", "ctg"), "1/tan(x)"),
-    "tg": "tan(x)",
+    **dict.fromkeys(("tg", "tangent"), "tan(x)"),
+    "sen": "sin(x)",
+    "root": "x^(1/n)",
+    "sigma": "sigmoid(x)",
     "lg": "log10(x) or log2(x)",
     "sqr": "x^2",
     "factorial": "gamma(n + 1)",
@@ -215,14 +218,18 @@ WORD_ADVICE = {
 
 CHARACTER_ADVICE = {
     "!": "n! is gamma(n + 1)",
-    "[": "group with ( ); name elements x0, x1",
-    "{": "group with ( )",
+    **dict.fromkeys("[]", "group with ( ); name elements x0, x1"),
+    **dict.fromkeys("{}", "group with ( )"),
+    **dict.fromkeys("\N{EM DASH}\N{HORIZONTAL BAR}", "write - for minus"),
+    **dict.fromkeys("$\\", "it is not LaTeX: write a/b, sqrt(x), x^2"),
+    "\N{N-ARY SUMMATION}": "write a + b",
+    "\N{PARTIAL DIFFERENTIAL}": "write the function alone, and ask for its gradient",
     ":": "trace Python with wg.trace",
     "?": "write where(x > 0, a, b)",
     "#": "it has no comments",
     "@": "write a1*b1 + a2*b2",
     "&": "write logical_and(a, b)",
-    **dict.fromkeys("'\"", "names have no quotes"),
+    **dict.fromkeys("'\"\u2018\u2019\u201c\u201d", "names have no quotes"),
 }
 """Characters that people type, and what to write instead."""
 
@@ -369,6 +376,10 @@ class FormulaScanner:
             depth += (token.text == "(") - (token.text == ")")
             if token.text == "\n" and depth > 0:
                 continue
+            if token.text == ";" and depth > 0:
+                self._fail(
+                    "a semicolon ends a statement, but a parenthesis is open; arguments have commas", token.offset
+                )
             statement.append(token)
             if token.kind == "end":
                 if len(statement) > 1:
@@ -633,6 +644,11 @@ class ExpressionParser:
         if is_refused:
             if token.text in WORD_ADVICE:
                 self._refuse_word(token)
+            if before.kind == token.kind == "number":
+                self.scope.fail(
+                    "two numbers follow each other; a number has one point and no spaces, and a product has a *",
+                    token.offset,
+                )
             self.scope.fail(_describe_missing_operator(token), token.offset)
         self._check_readings(before, token)
         self._push_infix(FormulaToken("sign", "*", token.offset, ""), before)

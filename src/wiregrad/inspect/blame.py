@@ -438,7 +438,7 @@ class _BlameWriter:
     def _fault_sentence(self, located: LocatedFault) -> str:
         node = Node(self.circuit, located.node)
         if located.fault is not None:
-            return located.fault.sentence([self.circuit.reference_to(k) for k in self.index.rows[located.node].sources])
+            return located.fault.sentence(self.index.name_inputs(located.node))
         if located.phase == "backward":
             total = _format_first_nonfinite(self.index.run.gradient(located.node))
             return f"the gradients that come back to {node.title} add up to {total}"

@@ -2,7 +2,7 @@
 
 A gradient is a sum over uses of products along wires, so each case has a location: the wire at which something arrived
 and nothing (or 0) went on (a `GradientCut`), the node at which parts cancelled, or the ops whose factors multiply up to
-so little or so much along the path that carries most (`report.StrongestPath`). For a value of define-by-run code,
+so little or so much along the strongest path (`report.StrongestPath`). For a value of define-by-run code,
 `explain_value` says whether it has a gradient at all and how many backward passes added to it. A gradient may leave out
 a jump of the output; `jumps` finds those near the point.
 
@@ -119,7 +119,7 @@ class Explanation(Report):
             yield f"  and {self.more} more"
         if self.path:
             steps = shorten_chain([f"{format_brief_number(step.factor)} ({step.op})" for step in self.path])
-            yield f"  along the path that carries most: {' x '.join(steps)}"
+            yield f"  along the largest part at each node: {' x '.join(steps)}"
         yield from (f"  {note}" for note in self.notes)
 
 
@@ -205,7 +205,8 @@ def _element_notes(gradient: ArrayLike) -> Iterator[str]:
     if not array.size:
         yield "it has no elements"
     elif array.ndim and 0.5 <= np.mean(array == 0) < 1.0:
-        yield f"{np.sum(array == 0)} of its {array.size} elements are exactly 0"
+        zeros = int(np.sum(array == 0))
+        yield f"{zeros} of its {array.size} elements {'is' if zeros == 1 else 'are'} exactly 0"
 
 
 def _blame_notes(index: RunIndex, kind: str) -> Iterator[str]:
@@ -383,19 +384,23 @@ class _NonzeroGradient:
             yield f"it is negative because of {join_with_and([*texts, *more])}"
 
     def _describe_turn(self, wire: ReaderSlot) -> str:
-        """Describe a negative local derivative."""
+        """Describe a step that turns the sign."""
         circuit = self.index.circuit
-        source = self.index.rows[wire[0]].sources[wire[1]]
-        derivative = format_derivative(circuit.reference_to(wire[0]), circuit.reference_to(source))
-        return f"{derivative}{self._format_turn(wire)}{format_place(self.index.place_of(wire[0]))}"
-
-    def _format_turn(self, wire: ReaderSlot) -> str:
-        """Format a negative local derivative as ` = -2`, as ` = w = -2` if it is another input, else as ` < 0`."""
+        row = self.index.rows[wire[0]]
         local = self.index.local_derivative(wire)
+        text = f"{row.op.title}, which turns its sign"
+        if local is not None:
+            derivative = format_derivative(circuit.reference_to(wire[0]), circuit.reference_to(row.sources[wire[1]]))
+            text = f"{derivative}{self._format_turn(wire, local)}"
+        return f"{text}{format_place(self.index.place_of(wire[0]))}"
+
+    def _format_turn(self, wire: ReaderSlot, local: Any) -> str:
+        """Format a negative local derivative as ` = -2`, as ` = w = -2` if it is another input, else as ` < 0`."""
         if not isinstance(local, float | np.floating):
-            return " < 0"
+            return " < 0" if np.all(fill_absent(local) < 0) else " < 0 where a gradient arrives"
         others = [slot for slot in range(len(self.index.rows[wire[0]].sources)) if slot != wire[1]]
-        if len(others) == 1 and np.array_equal(self.index.input_values(wire[0])[others[0]], local):
+        swaps = self.index.rows[wire[0]].op.pattern is Pattern.SWAP and len(others) == 1
+        if swaps and np.array_equal(self.index.input_values(wire[0])[others[0]], local):
             return f" = {self.index.describe_inputs(wire[0], others)}"
         return f" = {describe_value(local)}"
 

@@ -23,11 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.errors import WiregradError
 from wiregrad.inspect.report import RunIndex, format_place, join_with_and
-from wiregrad.ir import Certificate, Pattern, Place, Row
+from wiregrad.ir import Certificate, Node, Pattern, Place, Row
 from wiregrad.ir.certificates import distinct_certificates
 from wiregrad.ir.circuit import find_bodies
 from wiregrad.lazy import NamedTuple
 from wiregrad.ops import Elementwise
+from wiregrad.ops.array_ops import Kink
 
 REACH = 0.5
 """How far the elements of a node are moved at most, in proportion to their magnitudes."""
@@ -135,7 +136,8 @@ def _name_conditions(index: RunIndex, conditions: Iterable[_Condition]) -> str:
     """Name the first conditions with their lines, each line once."""
     first_of_line: dict[object, str] = {}
     for node, place in conditions:
-        text = index.circuit.title_of(node) + format_place(place)
+        title = Node(index.circuit, node).expression() if node == index.root else index.circuit.title_of(node)
+        text = title + format_place(place)
         first_of_line.setdefault(place or node, text)
     texts = list(first_of_line.values())
     more = len(texts) - MAX_CONDITIONS
@@ -221,7 +223,13 @@ class _JumpProbe:
         gap = _gap(near.output, far.output)
         if not np.isfinite(gap) or gap <= self.scale * np.sqrt(_resolution(near.output)):
             return None
-        return next(row.node for row, a, b in zip(self.steps, near.steps, far.steps, strict=True) if _differ(a, b))
+        changed = [row for row, a, b in zip(self.steps, near.steps, far.steps, strict=True) if _differ(a, b)]
+        # What `where` did not choose may jump at the same point as what it chose.
+        return next((row.node for row in changed if not self._is_left_out(row)), changed[0].node)
+
+    def _is_left_out(self, row: Row) -> bool:
+        """Return whether a gradient could flow through a step, and none does."""
+        return row.op.pattern is not Pattern.BLOCK and self.index.flows[row.node] is None
 
     def _evaluate(self, move: float) -> _ProbePoint | None:
         """Run the moved nodes; None if an op refuses its inputs."""
@@ -260,7 +268,12 @@ def _step_state(row: Row, values: dict[int, Any], known: Sequence[Any]) -> NDArr
         return np.asarray(values[row.node])
     assert isinstance(row.op, Elementwise)
     xs = [values[source] if source in values else known[source] for source in row.sources]
-    return np.stack([np.sign(1.0 * np.asarray(kink.at(*xs))) for kink in row.op.kinks if kink.jump])
+    return np.stack([_jump_side(kink, xs) for kink in row.op.kinks if kink.jump])
+
+
+def _jump_side(kink: Kink, xs: Sequence[Any]) -> NDArray[Any]:
+    """Return on which side of a jump each element is, as numbers."""
+    return np.sign(1.0 * np.asarray(kink.at(*xs))) if kink.side is None else np.asarray(kink.side(*xs))
 
 
 def _differ(one: NDArray[Any], two: NDArray[Any]) -> bool:

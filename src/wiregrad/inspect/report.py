@@ -3,7 +3,7 @@
 `str` and `repr` of a report give the same text, so an answer prints itself in a terminal, a notebook or a log. The
 steps of a run lead forward from the inputs to the seed, then backward to the inputs.
 
-The index of a run holds its nodes, wires and numbers, and the path that carries most. Questions visit every node of
+The index of a run holds its nodes, wires and numbers, and the strongest path. Questions visit every node of
 circuits with a hundred thousand nodes, so each table is a plain list, made when it is first used. From each node the
 strongest path follows the use that sends most back to it. These choices form a tree that ends in the output, so the
 node at which two paths meet is found by walking up from both.
@@ -263,6 +263,11 @@ class RunIndex:
             (node,) = self.rows[node].sources
         is_nameless = self.rows[node].op is CONSTANT and not self.circuit.columns.names.names_of(node)
         return node if is_nameless else None
+
+    def name_inputs(self, node: int) -> list[str]:
+        """Return what the inputs of a node are called; a constant without a name is called nothing."""
+        sources = self.rows[node].sources
+        return ["" if self._nameless_constant(k) is not None else self.circuit.reference_to(k) for k in sources]
 
     def describe_inputs(self, node: int, slots: Sequence[int]) -> str:
         """Describe some inputs of a node, as `h = 0, low = 2`; a constant without a name goes by the input's."""

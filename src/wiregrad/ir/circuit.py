@@ -260,7 +260,7 @@ class CircuitGraph(IndexedGraph):
     def _find_computing(self, text: str) -> list[int]:
         """Return the nodes that are printed as an expression or compute it, or the input with such a path."""
         path = self._find_index(_PATH_SEPARATORS.sub("_", text).strip("_")) if text.endswith("]") else None
-        wanted = text.replace(" ", "")
+        wanted = _settle_expression(text)
         computed = [node for node in self._iterate_computed() if wanted in self._list_expressions(node)]
         return computed or ([] if path is None else [path])
 
@@ -274,9 +274,9 @@ class CircuitGraph(IndexedGraph):
                     yield node
 
     def _list_expressions(self, node: int) -> list[str]:
-        """Return the expressions that a node is printed as, without spaces."""
+        """Return the expressions that a node is printed as, in one spelling."""
         titles = [] if find_given_name(self, node) is not None else [self.title_of(node)]
-        return [text.replace(" ", "") for text in (*titles, Node(self, node).expression())]
+        return [_settle_expression(text) for text in (*titles, Node(self, node).expression())]
 
     def _suggest_instead(self, name: str) -> str:
         """Return a hint for an unknown name: the parts of a container of that name, or the nearest name; the inputs."""
@@ -364,6 +364,7 @@ ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 ATOM_LEVEL = 9
 FORMULA_FILE = "formula"
 """The file name in source locations inside a formula."""
+_WHOLE_FLOAT = re.compile(r"(?<![\w.])(\d+)\.0(?![\w.])")
 _PATH_SEPARATORS = re.compile(r"\W+")
 """What stands between the parts of a path like `p['w'][0]`, whose input is called `p_w_0`."""
 _NUMBERED_NAME = re.compile(r"t[1-9]\d*")
@@ -467,6 +468,29 @@ def write_title(circuit: IndexedGraph, node: int, width: int = MAX_TITLE_WIDTH) 
     ['x', 'w', 'x * w', 'tanh(x * w)', 'y']
     """
     return shorten_middle(_write(circuit, node, MAX_TITLE_DEPTH), width)
+
+
+def _settle_expression(text: str) -> str:
+    """Return an expression in one of its spellings: without spaces and outer parentheses, `x**2` for `x ^ 2.0`.
+
+    >>> _settle_expression("(a + b)"), _settle_expression("(a + b) * (c - 1.0)"), _settle_expression("x ^ 2")
+    ('a+b', '(a+b)*(c-1)', 'x**2')
+    """
+    text = "".join(text.split()).replace("^", "**")
+    text = _WHOLE_FLOAT.sub(r"\1", text)
+    while text.startswith("(") and _find_closing(text) == len(text) - 1:
+        text = text[1:-1]
+    return text
+
+
+def _find_closing(text: str) -> int:
+    """Return where the parenthesis that begins a text is closed; -1 if it is not."""
+    depth = 0
+    for k, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if not depth:
+            return k
+    return -1
 
 
 def find_given_name(circuit: IndexedGraph, node: int) -> str | None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import WireType
 from wiregrad.errors import ArityError, CircuitError, DomainError, RecordError, UnknownOpError, short_repr, suggest_name
 from wiregrad.lazy import load_module_lazily
+from wiregrad.numpy_warnings import compute_at_user_line
 
 if TYPE_CHECKING:
     import inspect
@@ -173,7 +174,9 @@ class Op:
                     return apply(self.bind(settings) if settings else self, operands)
         if len(operands) != len(self.inputs):
             operands = self.complete(operands)
-        return self.forward(*operands, **settings) if settings else self.compute(*operands)
+        kernel = partial(self.forward, **settings) if settings else self.compute
+        # A user's own op warns at the user's lines already.
+        return kernel(*operands) if self.per_call else compute_at_user_line(kernel, operands)
 
     @property
     def may_raise(self) -> bool:

@@ -54,7 +54,7 @@ class Fault:
     """Backward: the gradient that was sent."""
 
     def sentence(self, names: Sequence[str] = ()) -> str:
-        """Describe the fault; inputs are called by the given names, or by the op's own.
+        """Describe the fault; inputs are called by the given names, or by the op's own. An empty name is a constant's.
 
         >>> from wiregrad import ops
         >>> forward_fault(ops.log, [np.float64(0.0)], np.float64(-np.inf)).sentence()
@@ -64,7 +64,10 @@ class Fault:
         outside = self._describe_domain()
         # A number just outside the domain must not be rounded to its edge.
         write = repr if outside else format_brief_number
-        inputs = ", ".join(f"{name} = {write(value)}" for name, (_, value) in zip(called, self.inputs, strict=True))
+        inputs = ", ".join(
+            f"{name} = {write(value)}" if name else f"the constant {write(value)}"
+            for name, (_, value) in zip(called, self.inputs, strict=True)
+        )
         spot = f" (element {list(self.index)}{self._count_others()})" if self.index else ""
         if self.phase == "forward":
             return f"{self.op.title} gave {format_brief_number(self.value)} at {inputs}{spot}{outside}"

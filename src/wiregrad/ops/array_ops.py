@@ -106,6 +106,8 @@ class Kink:
     torch: tuple[KinkSlope, ...] | None = None
     jax: tuple[KinkSlope, ...] | None = None
     jump: bool = False
+    side: Callable[..., Any] | None = None
+    """What tells one side of a jump from the other; the sign of `at` if left out."""
     on: Callable[..., Any] | None = None
     """Condition that inputs are exactly on the kink, written in wiregrad's ops; `at` = 0 if left out."""
 

@@ -1279,6 +1279,8 @@ mod: Elementwise = register(
                 at=lambda a, b: a / b - round(a / b),
                 slopes=(1.0, lambda a, b, y: -floor_divide(a, b)),
                 jump=True,
+                # The sign changes halfway between two whole numbers too, and is the same in every other half.
+                side=floor_divide.forward,
             ),
         ),
     )

@@ -206,6 +206,10 @@ function multiplyNeighbours(state: State, k: number): void {
   } else if (before.kind === "number") checkNumberEnd(state, k);
   else refused ||= before.text === BAR && token.text !== BAR;
   if (refused && adviceOf(token)) refuseWord(token);
+  if (refused && before.kind === "number" && token.kind === "number") {
+    const message = "two numbers follow each other; a number has one point and no spaces, and a product has a *";
+    fail(message, token.offset);
+  }
   if (refused) wantedOperator(token);
   checkReadings(state, before, token);
   pushInfix(state, { kind: "sign", text: "*", offset: token.offset, written: "" }, before);

@@ -139,6 +139,10 @@ export function statements(text: string): Token[][] {
   for (const token of tokens(text)) {
     depth += Number(token.text === "(") - Number(token.text === ")");
     if (token.text === "\n" && depth > 0) continue;
+    if (token.text === ";" && depth > 0) {
+      const message = "a semicolon ends a statement, but a parenthesis is open; arguments have commas";
+      fail(message, token.offset);
+    }
     statement.push(token);
     if (token.kind !== "end") continue;
     if (statement.length > 1) found.push(markCalls(statement));

@@ -73,6 +73,7 @@ from wiregrad.frontends.recording.value import (
 )
 from wiregrad.ir import INPUT, TABLE, Op, Pattern
 from wiregrad.ir.columns import CHOSEN_CONVENTIONS, Convention, find_convention, is_group_label
+from wiregrad.numpy_warnings import compute_at_user_line
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.functions.elements import join_items
@@ -132,7 +133,11 @@ def _record_any(op: Op, operands: Sequence[Any]) -> Any:
         for x in operands
     ]
     try:
-        y = op.compute(*xs) if not WATCHES.opened or STATE.watch is None else _compute_quietly(op, xs)
+        if WATCHES.opened and STATE.watch is not None:
+            y = _compute_quietly(op, xs)
+        else:
+            # A user's own op warns at the user's lines already.
+            y = op.compute(*xs) if op.per_call else compute_at_user_line(op.compute, xs)
     except BaseException as error:
         if tape is not None and tape.guard is not None:
             # If the function catches the error, its values have steered Python and no certificate says how.
@@ -159,6 +164,10 @@ def _compute_quietly(op: Op, xs: Sequence[Any]) -> Any:
         return op.compute(*xs)
 
 
+def _compute_in_pool(forward: Callable[..., Any], *xs: Any) -> Any:
+    return MEMORY_POOL.compute_array(forward, xs)
+
+
 def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
     """Record an op on arrays and numbers that are on the running tape; returns None for other operands."""
     sources: list[int] = []
@@ -169,10 +178,11 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
     if len(xs) != len(op.inputs) or kinds & NO_ARRAYS:
         return _compare_numbers(op, xs) if kinds & NO_ARRAYS and op.pattern is Pattern.BLOCK else None
     try:
-        y = None if op.on_large is None else op.on_large(*xs)
+        y = None if op.on_large is None else compute_at_user_line(op.on_large, xs)
         if y is None:
             large = type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL_BYTES and not kinds & MIXED_SHAPES
-            y = MEMORY_POOL.compute_array(op.forward, xs) if large else op.forward(*xs)
+            forward = partial(_compute_in_pool, op.forward) if large else op.forward
+            y = compute_at_user_line(forward, xs)
     except (TypeError, ValueError):
         # The general path raises an error that says what is wrong.
         return None
@@ -254,7 +264,7 @@ def _gather_traced(tape: Tape, op: Any, operands: Sequence[Any], sources: list[i
 def _compute_traced(op: Op, xs: list[Any]) -> Any:
     """Compute an op of a traced function; returns None where the general path says what is wrong, or takes care."""
     try:
-        y = op.kernel(*xs)
+        y = compute_at_user_line(op.kernel, xs)
     except (ValueError, TypeError, IndexError):
         return None
     if type(y) is np.float64:
@@ -397,7 +407,7 @@ def _record_one(tape: Tape, op: Op, value: Value) -> Any:
     """Record an op on one array that is on the running tape."""
     x = value._data
     try:
-        y = op.kernel(x)
+        y = compute_at_user_line(op.kernel, (x,))
     except (ValueError, TypeError, IndexError) as error:
         raise _refusal_error(op, [x], error) from error
     if type(y) is np.ndarray and not y.ndim:
@@ -433,7 +443,7 @@ def _record_arrays(tape: Tape, op: Op, operands: Sequence[Any]) -> Any:
     if len(xs) != len(op.inputs) and not op.variadic:
         return None
     try:
-        y = op.kernel(*xs)
+        y = compute_at_user_line(op.kernel, xs)
     except (ValueError, TypeError, IndexError) as error:
         raise _refusal_error(op, xs, error) from error
     result = _wrap_output(y)

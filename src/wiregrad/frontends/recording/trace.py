@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import gc
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -80,12 +79,10 @@ from wiregrad.ir.columns import (
 )
 from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, CONSTANT_CODE, SIGN_METHODS
 from wiregrad.lazy import NamedTuple, pause_collection
+from wiregrad.numpy_warnings import ERROR_SETTINGS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions.registry import FUNCTIONS
 from wiregrad.ops.functions.shape import bind_index
-
-ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
-"""The variable that holds NumPy's settings for floating-point errors; None in a version of NumPy without it."""
 
 
 class TracedFunction:
