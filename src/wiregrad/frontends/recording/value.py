@@ -714,7 +714,7 @@ def number_class(data: object) -> type[Scalar]:
 
 OUTSIDE_VALUE_REASON = "it uses a wg.Value from outside; pass it as an argument"
 _ESCAPE_MESSAGE = "a recorded value cannot become {}: its gradient would be silently lost; "
-_TAKE_NUMBER = "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
+_TAKE_NUMBER = "for the number alone, without its gradient, write v.item() or wg.stop_gradient(v)"
 
 
 def make_escape_error(value: Value, target: str, advice: str = "", *, is_number: bool = False) -> EscapeError:
@@ -722,9 +722,9 @@ def make_escape_error(value: Value, target: str, advice: str = "", *, is_number:
 
     With `is_number`, NumPy converts arrays of one element at most.
     """
-    # Where the user's own expression is shown mended, taking the number would only lose its gradient.
-    advice = advice if advice.startswith("instead of") else "; ".join(filter(None, (_TAKE_NUMBER, advice)))
-    message = f"{_ESCAPE_MESSAGE.format(target)}{advice}{format_user_line()}"
+    # What keeps the gradient comes first.
+    hints = "; ".join(filter(None, (advice, _TAKE_NUMBER)))
+    message = f"{_ESCAPE_MESSAGE.format(target)}{hints}{format_user_line()}"
     if not (is_number and refuses_array(value._data)):
         note_refused_conversion(value, message)
     return EscapeError(message)
