@@ -596,3 +596,15 @@ def test_many_parts_that_add_up_are_not_called_huge() -> None:
     found = explained(lambda x: np.sum(x * np.ones(20_000)), 1.0)
 
     assert (found.gradient, found.causes) == (20_000.0, ())
+
+
+def test_a_constant_is_not_called_like_a_node() -> None:
+    explanation = str(wg.circuit("y = (a - b)**2").run(a=2, b=2).explain("a"))
+
+    assert "at a - b = 0, the constant 2 (" in explanation
+
+
+def test_parts_that_cancel_exactly_do_not_nearly_cancel() -> None:
+    assert str(wg.circuit("2*x - x - x").run(x=3.0).explain("x")).startswith(
+        "the gradient of x is 0: its parts cancel\n"
+    )

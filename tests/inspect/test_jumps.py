@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -154,3 +155,57 @@ def test_an_op_that_refuses_other_points_ends_the_search() -> None:
         return np.where(x > 0.9, 1.0, 0.0) * np.linalg.det(np.linalg.cholesky(np.eye(2) * (x - 0.99)))
 
     assert wg.run(program, 1.0).explain("x").kind == "ordinary"
+
+
+def read_note(f: Callable[..., Any], *args: Any, of: str = "x") -> str:
+    explanation = wg.run(f, *args).explain(of)
+    return next((note for note in explanation.notes if "read the plain number" in note), "")
+
+
+@pytest.mark.parametrize(
+    ("f", "what"),
+    [
+        (lambda x: np.sum(math.sin(x[0].item()) * x), "x[0]"),
+        (lambda x: np.sum(np.where((x * 2.0).data > 1.0, x, 0.0)), "x * 2.0"),
+        (lambda x: np.sum(np.exp(x.data) * x), "x"),
+    ],
+)
+def test_a_number_that_python_read_is_noted(f: Callable[..., Any], what: str) -> None:
+    def program(x: Any) -> Any:
+        return f(x)
+
+    assert read_note(program, POINTS).startswith(f"Python read the plain number of {what} (")
+    headline = str(wg.run(program, POINTS).explain("x")).splitlines()[0]
+    assert not headline.endswith("nothing unusual")
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda x: np.sum(x * x), lambda x: np.sum(np.sin(wg.stop_gradient(x)) * x)],
+)
+def test_nothing_is_noted_where_python_read_no_number(f: Callable[..., Any]) -> None:
+    assert read_note(f, POINTS) == ""
+
+
+def test_the_output_may_be_logged() -> None:
+    logged = []
+
+    def program(x: Any) -> Any:
+        loss = np.sum(x * x)
+        logged.append(loss.item())
+        return loss
+
+    assert read_note(program, POINTS) == ""
+    assert logged
+
+
+def test_a_jump_is_said_in_the_headline() -> None:
+    explanation = wg.run(lambda x: np.where(x > 1.0, 3.0, 2.0) * x, 1.2).explain("x")
+
+    assert explanation.is_partial
+    assert str(explanation).startswith("the gradient of x is 3: an ordinary number, but it may leave something out\n")
+
+
+@pytest.mark.parametrize("formula", ["y == x", "y > x", "(x > 1) == (y > 1)"])
+def test_outputs_that_are_true_or_false_are_explained(formula: str) -> None:
+    assert wg.circuit(formula).run(x=1.0, y=1.0).explain("x").kind in ("zero", "absent")

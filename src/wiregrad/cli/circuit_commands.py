@@ -103,16 +103,27 @@ def _format_summary(run: Run) -> list[str]:
     computed = [node for node in _shown_nodes(run) if node.op.pattern is not Pattern.SOURCE]
     values = ", ".join(f"{node.title} = {format_all_digits(run[node.name].value)}" for node in computed)
     grads = " ".join(f"{name}={format_all_digits(value)}" for name, value in run.grads.items())
-    return [f"values     {values or 'none'}", f"gradients  {grads or 'none'}"]
+    return [f"values     {values or 'none'}", f"gradients  {grads or _explain_no_inputs(run)}"]
+
+
+def _explain_no_inputs(run: Run) -> str:
+    """Say why there are no gradients: each name stands for a number in the formula itself."""
+    names = [name for node in _shown_nodes(run) if node.constant is not None for name in node.names]
+    if run.circuit.inputs or not names:
+        return "none"
+    name = names[0]
+    return f"none: {name} is a constant here; for its gradient leave {name} = ... out, and write {name}=NUMBER behind"
 
 
 def _format_local_derivatives(run: Run, node: Node) -> str:
     wires = [
         wire for wire in run[node.name].wires if run.circuit[wire.source].constant is None and wire.local is not None
     ]
-    return ", ".join(
-        f"{format_derivative(wire.reader, wire.source)} = {format_brief_number(wire.local)}" for wire in wires
-    )
+    by_name: dict[str, list[str]] = {}
+    for wire in wires:
+        by_name.setdefault(format_derivative(wire.reader, wire.source), []).append(format_brief_number(wire.local))
+    # A node that reads another twice has a local derivative for each wire.
+    return ", ".join(f"{name} = {' and '.join(locals)}" for name, locals in by_name.items())
 
 
 def _print_grad(target: CommandTarget, document: bool) -> None:

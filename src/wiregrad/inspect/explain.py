@@ -110,10 +110,12 @@ class Explanation(Report):
     notes: tuple[str, ...] = ()
     more: int = 0
     """How many causes are left out."""
+    is_partial: bool = False
+    """Whether the output may change in a way that the gradient leaves out, as some of the notes say."""
 
     def lines(self) -> Iterator[str]:
         """Return the explanation: a headline, then the causes, the path and the notes."""
-        yield f"the gradient of {self.name} is {describe_value(self.gradient)}: {_KIND_SENTENCES[self.kind]}"
+        yield f"the gradient of {self.name} is {describe_value(self.gradient)}: {self._headline()}"
         yield from (f"  {cause}" for cause in self.causes)
         if self.more:
             yield f"  and {self.more} more"
@@ -121,6 +123,13 @@ class Explanation(Report):
             steps = shorten_chain([f"{format_brief_number(step.factor)} ({step.op})" for step in self.path])
             yield f"  along the largest part at each node: {' x '.join(steps)}"
         yield from (f"  {note}" for note in self.notes)
+
+    def _headline(self) -> str:
+        if self.kind == "ordinary" and self.is_partial:
+            return "an ordinary number, but it may leave something out"
+        if self.kind == "cancelling" and not np.any(self.gradient):
+            return "its parts cancel"
+        return _KIND_SENTENCES[self.kind]
 
 
 _BLAME_CALL = "run.blame() (wiregrad blame on the command line)"
@@ -151,12 +160,13 @@ def explain(run: RunRecord, name: str) -> Explanation:
         index = RunIndex(run)
         draft = _draft_explanation(index, node, classify_gradient(gradient))
         causes = tuple(say() for say in draft.causes[:MAX_ORIGINS])
-        jumps = () if draft.kind == "nonfinite" or not index.active[node] else describe_jumps(index, node)
+        is_searched = draft.kind != "nonfinite" and index.active[node]
+        jumps = tuple(describe_jumps(index, node)) if is_searched else ()
         notes = (*draft.notes, *_element_notes(gradient), *jumps, *_blame_notes(index, draft.kind))
     more = len(draft.causes) - len(causes)
     is_named = name in run.circuit and not is_automatic_name(name)
     shown_name = name if is_named else run.circuit.reference_to(node)
-    return Explanation(shown_name, draft.kind, to_python_number(gradient), causes, draft.path, notes, more)
+    return Explanation(shown_name, draft.kind, to_python_number(gradient), causes, draft.path, notes, more, bool(jumps))
 
 
 def classify_gradient(gradient: ArrayLike) -> str:

@@ -57,12 +57,10 @@ def describe_jumps(index: RunIndex, node: int) -> Iterator[str]:
     """
     moved = _find_moved(index, node)
     steps = [row for row in moved if index.ranks[row.node] >= 0 and _is_step(index, row)]
-    nodes = {row.node for row in moved}
-    branches = [
-        certificate
-        for certificate in distinct_certificates(index.circuit)
-        if certificate.node in nodes and np.asarray(certificate.outcome).dtype.kind in "bi"
-    ]
+    nodes = {node, *(row.node for row in moved)}
+    certificates = [certificate for certificate in distinct_certificates(index.circuit) if certificate.node in nodes]
+    branches = [certificate for certificate in certificates if np.asarray(certificate.outcome).dtype.kind in "bi"]
+    yield from _note_read_numbers(index, certificates)
     if not steps and not branches:
         return
     if not _can_run_again(index, moved):
@@ -125,6 +123,21 @@ def _note_branches(index: RunIndex, branches: Sequence[Certificate]) -> Iterator
         yield (
             f"Python decided by {conditions}, which changes nearby: if the result jumps there, the gradient "
             f"leaves the jump out"
+        )
+
+
+def _note_read_numbers(index: RunIndex, certificates: Sequence[Certificate]) -> Iterator[str]:
+    """Note the numbers that Python read, as with `v.item()`: what it computes from them is not recorded."""
+    read = [
+        (certificate.node, certificate.place)
+        for certificate in certificates
+        # What is read of the output itself comes too late to change it.
+        if certificate.node != index.root and np.asarray(certificate.outcome).dtype.kind in "fc"
+    ]
+    if read:
+        yield (
+            f"Python read the plain number of {_name_conditions(index, read)}: what it computed from that is a "
+            f"constant here, and the gradient leaves it out"
         )
 
 
@@ -281,7 +294,7 @@ def _differ(one: NDArray[Any], two: NDArray[Any]) -> bool:
 
 
 def _gap(one: NDArray[Any], two: NDArray[Any]) -> float:
-    return float(np.max(np.abs(one - two), initial=0.0))
+    return float(np.max(np.abs(1.0 * one - two), initial=0.0))
 
 
 def _largest_finite(x: NDArray[Any]) -> float:
@@ -289,4 +302,4 @@ def _largest_finite(x: NDArray[Any]) -> float:
 
 
 def _resolution(x: NDArray[Any]) -> float:
-    return float(np.finfo(x.dtype).eps)
+    return float(np.finfo((1.0 * x).dtype).eps)

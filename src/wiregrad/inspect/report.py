@@ -276,7 +276,9 @@ class RunIndex:
             source = self.rows[node].sources[slot]
             constant = self._nameless_constant(source)
             name = self.circuit.reference_to(source) if constant is None else self.rows[node].op.input_name(slot)
-            texts.append(f"{name} = {describe_value(self.values[source if constant is None else constant])}")
+            value = describe_value(self.values[source if constant is None else constant])
+            is_taken = constant is not None and name in self.circuit
+            texts.append(f"the constant {value}" if is_taken else f"{name} = {value}")
         return ", ".join(dict.fromkeys(texts))
 
 

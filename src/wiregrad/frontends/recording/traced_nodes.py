@@ -406,10 +406,14 @@ def _as_real(x: NDArray[Any], node: ExtraNode, slot: int) -> Any:
     real = x.astype(wanted)[()]
     try:
         with np.errstate(all="ignore"):
-            y = np.asarray(op.compute(*node.xs[:slot], real, *node.xs[slot + 1 :]))
+            xs = (*node.xs[:slot], real, *node.xs[slot + 1 :])
+            y = np.asarray(op.compute(*xs))
+            flows = [op.pull(k, np.zeros_like(y), xs, y, 0) for k in range(len(xs))]
     except (TypeError, ValueError, IndexError):
         return x
-    return real if y.dtype == wanted and np.array_equal(y, np.asarray(node.y), equal_nan=True) else x
+    # No gradient flows to an index, which is no real number.
+    is_real = flows[slot] is not None and y.dtype == wanted and np.array_equal(y, np.asarray(node.y), equal_nan=True)
+    return real if is_real else x
 
 
 def promote_literal(x: Any, node: ExtraNode) -> Any:
