@@ -1051,7 +1051,11 @@ def _apply_node(builder: GraphBuilder, row: Row, operands: Sequence[PortArray]) 
             results[index] = builder.apply(row.op, *(x[index] for x in operands), mode=row.mode)
         return results
     if not isinstance(row.op, ArrayOp) or not row.op.can_expand:
-        raise NoRuleError(f"{row.op.name} cannot be written element by element, so the circuit cannot be expanded")
+        writers = "to_c() and to_numpy() write" if getattr(row.op, "c_function", None) else "to_numpy() writes"
+        instead = f"; {writers} it as it is" if isinstance(row.op, ArrayOp) and not row.op.per_call else ""
+        raise NoRuleError(
+            f"{row.op.name} cannot be written element by element, so the circuit cannot be expanded{instead}"
+        )
     try:
         results = np.array(row.op.expand_elements(*operands), object)
     except WiregradError:
