@@ -11,7 +11,7 @@ import scipy.linalg
 import wiregrad as wg
 from wiregrad.backends.run_listings import SANITIZER_FLAGS, RunnableListing, run_c
 from wiregrad.codegen.element_statements import MAX_MATRIX_SIDE
-from wiregrad.errors import NoRuleError
+from wiregrad.errors import NoRuleError, OutputError
 from wiregrad.ops.array_ops import ArrayOp
 
 WEIGHTS = np.round(np.random.default_rng(5).normal(size=(30, 30)), 2)
@@ -171,6 +171,18 @@ def test_advice_for_other_languages_can_be_followed() -> None:
         circuit.expand()
     assert "solve_2x2" in circuit.to_c()
     assert "np.linalg.solve" in circuit.to_numpy()
+
+
+def test_the_jacobian_of_a_solution_is_led_to_what_writes_it() -> None:
+    circuit = wg.trace(np.linalg.solve, np.eye(2), np.ones(2))
+    fast = wg.compile(np.linalg.solve)
+    fast(np.eye(2), np.ones(2))
+
+    with pytest.raises(OutputError, match=r"return a list of numbers, or write wg\.compile\(f\), whose to_c"):
+        circuit.to_c("jacobian")
+    with pytest.raises(OutputError, match="trace the function with numbers in place of arrays"):
+        wg.trace(lambda a, b: np.linalg.solve(a, b)[0], np.eye(2), np.ones(2)).to_c("hessian")
+    assert "void jacobian(" in fast.to_c("jacobian")
 
 
 def test_the_head_says_where_results_are_nan() -> None:

@@ -66,7 +66,7 @@ from wiregrad.ops.c_expressions import (
     parse_c_text,
     walk_expression,
 )
-from wiregrad.passes import drop_gradient_stops
+from wiregrad.passes import drop_gradient_stops, find_unexpandable
 
 MAX_IDENTIFIER_LENGTH = 48
 _NOT_IDENTIFIER = re.compile(r"[^A-Za-z0-9_]+")
@@ -486,12 +486,12 @@ COMPILED_ARRAYS_ADVICE = (
 
 def _suggest_for_arrays(circuit: CircuitGraph) -> str:
     """Return what to write for a circuit with arrays in a language without them."""
-    whole = [row.op for row in circuit.rows() if isinstance(row.op, ArrayOp) and not row.op.can_expand]
-    if not whole:
+    whole = find_unexpandable(circuit)
+    if whole is None:
         return "use to_numpy(), to_c(), or expand() the circuit first"
-    if all(op.c_function is not None for op in whole):
-        return f"use to_c() or to_numpy(), which write {whole[0].title} as it is"
-    return f"use to_numpy(), which writes {whole[0].title} as it is"
+    if isinstance(whole, ArrayOp) and whole.c_function is not None:
+        return f"use to_c() or to_numpy(), which write {whole.title} as it is"
+    return f"use to_numpy(), which writes {whole.title} as it is"
 
 
 def unbounded_loop_error(plan: object) -> NoRuleError:

@@ -679,6 +679,16 @@ def expand(circuit: CircuitGraph) -> CircuitGraph:
     return builder.build(name=circuit.name, labels=dict(_label_outputs(builder, outputs, held)))
 
 
+def find_unexpandable(circuit: CircuitGraph) -> Op | None:
+    """Return the first op of a circuit that cannot be written element by element; None if there is none.
+
+    >>> from wiregrad.ir import parse_text
+    >>> find_unexpandable(parse_text("input x: float64[2,2]\\ny = det x\\noutput y"))
+    <op det(x)>
+    """
+    return next((row.op for row in circuit.rows() if isinstance(row.op, ArrayOp) and not row.op.can_expand), None)
+
+
 class ElementRows(NamedTuple):
     """What a node becomes when it is expanded, for any wires of the same types.
 
