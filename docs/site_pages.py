@@ -9,6 +9,7 @@ the repository.
 from __future__ import annotations
 
 import ast
+import functools
 import html
 import inspect
 import itertools
@@ -26,6 +27,8 @@ from pygments.token import Comment, Generic, Keyword, Name, String, Token
 
 import wiregrad
 from wiregrad import errors
+from wiregrad.api.compiled_function import CompiledFunction, CompileInfo, VariantInfo
+from wiregrad.backends.compiled import Compiled
 
 HERE = Path(__file__).parent
 REFERENCE = HERE / "reference"
@@ -55,6 +58,11 @@ TOPICS = {
     "errors": "Ops and errors",
 }
 """The page of a public name, by the longest beginning of its module's name that is listed here."""
+RETURNED_CLASSES: dict[str, list[type]] = {
+    "compile": [CompiledFunction, CompileInfo, VariantInfo],
+    "Circuit": [Compiled],
+}
+"""Classes without a public name whose objects users work with: each is on the page of the name that leads to them."""
 ROOT_PAGES = ["CONTRIBUTING", "SECURITY", "CHANGELOG"]
 """Pages beside this folder that the site has too."""
 MAX_SIGNATURE = 80
@@ -131,6 +139,8 @@ def write_topic(topic: str, names: list[str]) -> str:
         blocks += [f"({name_anchor(name)})=", f"## wg.{name}", *document(f"wg.{name}", thing)]
         if isinstance(thing, type):
             blocks += document_methods(name, thing)
+        for returned in RETURNED_CLASSES.get(name, ()):
+            blocks += document_class(returned)
         if isinstance(thing, ModuleType):
             blocks += document_module(name, thing)
         if thing is errors.WiregradError:
@@ -146,13 +156,67 @@ def document(name: str, thing: Any) -> Iterator[str]:
     yield from convert_docstring(inspect.getdoc(thing) or "")
 
 
-def document_methods(name: str, cls: type) -> Iterator[str]:
-    """Yield a table of what a class defines itself, by one sentence each."""
+def list_members(cls: type) -> dict[str, Any]:
+    """Return the public members of a class that have a docstring, its fields too, by name."""
     members = {key: member for key, member in inspect.getmembers(cls) if not key.startswith("_")}
-    rows = [
-        f"| `{key}{read_signature(member, short=True)}` | {first_sentence(member)} |"
+    return {
+        key: member
         for key, member in members.items()
         if inspect.getdoc(member) and not hasattr(Exception, key) and not isinstance(member, errors.MissingName)
+    }
+
+
+def document_class(cls: type) -> Iterator[str]:
+    """Yield everything about a class whose objects a function returns: its fields, and each of its methods in full."""
+    name = cls.__name__
+    yield f"({name_anchor(name)})="
+    yield f"### {name}"
+    yield from convert_docstring(inspect.getdoc(cls) or "")
+    fields = [f"| `{key}` | {text} |" for key, text in read_field_texts(cls).items()]
+    if fields:
+        yield "\n".join(["| field | what it is |", "| --- | --- |", *fields])
+    for key, member in list_methods(cls).items():
+        yield f"({name_anchor(name)}-{key.replace('_', '-')})="
+        yield f"#### fast.{key}"
+        signature = read_signature(member).replace("(self, /, ", "(").replace("(self, ", "(").replace("(self)", "()")
+        if signature:
+            yield f"```python\n{wrap_signature(f'fast.{key}{signature}')}\n```"
+        yield from convert_docstring(inspect.getdoc(member) or "")
+
+
+INTERNAL_MEMBERS = frozenset(["find_variant", "lines", "with_layer_note"])
+"""Methods without an underscore that other modules call, not users."""
+
+
+def list_methods(cls: type) -> dict[str, Any]:
+    """Return the methods and properties of a class that users call, by name."""
+    return {
+        key: member
+        for key, member in list_members(cls).items()
+        if key not in INTERNAL_MEMBERS
+        and (callable(member) or isinstance(member, property | functools.cached_property))
+    }
+
+
+def read_field_texts(cls: type) -> dict[str, str]:
+    """Return the public fields of a dataclass with the texts below them, empty where there is none."""
+    if not hasattr(cls, "__dataclass_fields__"):
+        return {}
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(definition, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for statement, following in itertools.pairwise([*definition.body, None]):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+            texts[statement.target.id] = " ".join(str(following.value.value).split()) if is_text else ""
+    return {name: text for name, text in texts.items() if not name.startswith("_")}
+
+
+def document_methods(name: str, cls: type) -> Iterator[str]:
+    """Yield a table of what a class defines itself, by one sentence each."""
+    rows = [
+        f"| `{key}{read_signature(member, short=True)}` | {first_sentence(member)} |"
+        for key, member in list_members(cls).items()
     ]
     if rows:
         yield "\n".join([f"| of a {name} | what it does |", "| --- | --- |", *rows])

@@ -384,6 +384,7 @@ CIRCUIT_HABITS: dict[str, str] = {
     **dict.fromkeys(("plot", "draw", "show"), "write circuit.to_svg() or circuit.explore"),
     **dict.fromkeys(("to_png", "to_pdf", "savefig"), "pictures are SVG, which browsers open; write circuit.to_svg()"),
     **dict.fromkeys(("variables", "leaves", "parameters"), "write circuit.inputs"),
+    **dict.fromkeys(("n_instructions", "n_nodes", "flops", "op_count"), "write circuit.count_ops()"),
     "diff": "write circuit.backward_circuit()",
     "to_code": "write circuit.to_python()",
 }
@@ -411,6 +412,7 @@ GRADIENT_HABITS: dict[str, str] = {
 COMPILED_FUNCTION_HABITS: dict[str, str] = {
     "circuit": "write wg.trace(f, x)",
     "lower": "write print(wg.trace(f, x))",
+    **dict.fromkeys(("n_instructions", "n_nodes", "flops", "op_count", "cost_analysis"), "write fast.count_ops()"),
     **{name: f"write wg.{name}" for name in ("hvp", "jvp", "vjp", "vmap")},
     **GRADIENT_HABITS,
 }

@@ -587,7 +587,7 @@ def test_a_list_that_the_function_takes_is_the_same_for_all_rows() -> None:
 
 
 @pytest.mark.parametrize("question", ["batch", "batch_value_and_grad", "batch_jacobian"])
-@pytest.mark.parametrize(("name", "near"), [("y", ""), ("thread", "; did you mean threads?"), ("reduce", "")])
+@pytest.mark.parametrize(("name", "near"), [("y", ""), ("thread", "; did you mean threads?"), ("check", "")])
 def test_batches_take_arguments_by_position(name: str, near: str, question: str) -> None:
     xs, ys = draw_pair(3)
     with pytest.raises(OperandError) as caught:
@@ -595,7 +595,7 @@ def test_batches_take_arguments_by_position(name: str, near: str, question: str)
     message = str(caught.value)
 
     assert message.startswith(f"a batch of smooth takes its arguments by position; got {name}=; its options are ")
-    assert message.endswith(f"progress{near}")
+    assert message.endswith(f"progress, reduce{near}")
 
 
 @pytest.mark.parametrize("threads", [0, -1, 2.5, "2", True])
@@ -772,3 +772,43 @@ def test_gradients_are_written_by_their_keys() -> None:
 def test_out_needs_a_vector_for_each_result() -> None:
     with pytest.raises(ShapeError, match="out= needs 2 vectors"):
         wg.compile(lambda x: [x, -x]).batch(np.ones(3), out=[np.empty(3)])
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_a_batch_returns_the_sum_or_mean_of_all_points(reduction: str) -> None:
+    def f(x: Any, w: float) -> Any:
+        return {"one": x * w if x > 0.0 else -x, "two": [w * 2.0, np.sin(x)]}
+
+    points = np.linspace(-1.0, 2.0, 37)
+    fast = wg.compile(f)
+    reduce_all = {"sum": np.sum, "mean": np.mean}[reduction]
+    for ask in (fast.batch, fast.batch, fast.batch_jacobian):
+        got, got_tree = flatten(ask(points, 3.0, reduce=reduction))
+        columns, tree = flatten(ask(points, 3.0))
+
+        assert got_tree.has_order_of(tree)
+        np.testing.assert_allclose(got, [reduce_all(column) for column in columns], rtol=1e-15)
+
+
+@pytest.mark.parametrize("executor", [None, "threads"])
+def test_values_and_gradients_are_reduced_together(executor: str | None) -> None:
+    points = np.linspace(0.5, 2.0, 11)
+    fast = wg.compile(lambda x, y: x * y, argnums=(0, 1))
+    with ThreadPoolExecutor(2) as pool:
+        options: dict[str, Any] = {} if executor is None else {"executor": pool, "chunk_size": 4}
+        value, grads = fast.batch_value_and_grad(points, points[::-1].copy(), reduce="mean", **options)
+
+    assert value == np.sum(points * points[::-1]) / 11
+    assert grads == (np.sum(points) / 11, np.sum(points) / 11)
+
+
+def test_a_reduction_that_has_no_meaning_is_an_error() -> None:
+    fast = wg.compile(lambda x: x * x)
+
+    with pytest.raises(InputError, match='reduce is "sum" or "mean"; got \'max\''):
+        fast.batch(np.ones(3), reduce="max")
+    with pytest.raises(InputError, match="out= has nothing to hold"):
+        fast.batch(np.ones(3), reduce="sum", out=np.empty(3))
+    with pytest.raises(InputError, match="without points has no mean"):
+        fast.batch(np.empty(0), reduce="mean")
+    assert fast.batch(np.empty(0), reduce="sum") == 0.0

@@ -330,6 +330,7 @@ def test_what_cannot_be_written_is_an_error_that_says_why() -> None:
     [
         (1.0, np.ones(3), "double(float), double(float64[3])"),
         (1.0, np.float32(2.0), "double(float), double(float32)"),
+        (np.float64(1.0), np.ones(1), "double(float64), double(float64[1])"),
         (1.0, 2, "double(float), double(2)"),
         (np.ones(3), np.ones((2, 3)), "double(float64[3]), double(float64[2, 3])"),
         (np.ones(3), np.ones(3, np.float32), "double(float64[3]), double(float32[3])"),
@@ -347,9 +348,24 @@ def test_code_of_a_function_that_was_called_with_two_kinds_names_both(first: Any
     assert f"was called with 2: {kinds}; compile it anew" in str(caught.value)
 
 
-def test_a_function_of_arrays_is_led_to_the_code_of_a_trace() -> None:
+def test_code_of_a_function_of_arrays_is_led_to_what_can_be_asked_for() -> None:
     fast = wg.compile(lambda x: x * 2.0)
     fast(np.ones(3))
 
-    with pytest.raises(OperandError, match=r"write wg\.trace\(f, \*args\)\.to_c\(\)"):
+    with pytest.raises(OperandError, match=r'returns an array \[3\]: ask for the code of "value" or "jacobian"'):
         fast.to_c()
+    with pytest.raises(
+        NoRuleError, match=r"use to_c\(\), which writes arrays too, or wg\.trace\(f, \*args\)\.to_numpy"
+    ):
+        fast.to_python("value")
+
+
+def test_numbers_of_numpy_and_of_python_are_one_kind_of_calls_to_code() -> None:
+    fast = wg.compile(lambda x, p: x * int(wg.stop_gradient(p["y"])), limit=4)
+    fast(np.float64(2.0), {"y": 1.0})
+    for y in (1.0, 2.0):
+        fast(2.0, {"y": y})
+    namespace: dict[str, Any] = {}
+    exec(fast.to_python(name="f"), namespace)
+
+    assert [namespace["f"](3.0, y)[0] for y in (1.5, 2.5)] == [3.0, 6.0]

@@ -357,11 +357,10 @@ def test_a_long_listing_is_cut_into_functions() -> None:
     assert agrees(circuit, inputs, row)
 
 
-@pytest.mark.parametrize("name", ["solve", "det", "svdvals", "cholesky"])
+@pytest.mark.parametrize("name", ["svdvals", "eigvalsh", "pinv"])
 def test_an_op_that_has_no_loops_is_refused_by_name(name: str) -> None:
-    functions = {"solve": lambda x: np.sum(np.linalg.solve(x, x)), "det": np.linalg.det}
-    functions |= {"svdvals": lambda x: np.sum(np.linalg.svd(x, compute_uv=False))}
-    functions |= {"cholesky": lambda x: np.sum(np.linalg.cholesky(x))}
+    functions = {"svdvals": lambda x: np.sum(np.linalg.svd(x, compute_uv=False))}
+    functions |= {"eigvalsh": lambda x: np.sum(np.linalg.eigvalsh(x)), "pinv": lambda x: np.sum(np.linalg.pinv(x))}
     circuit = wg.trace(functions[name], np.eye(3) + 1.0)
 
     with pytest.raises(NoRuleError, match=f"{name}.*to_numpy"):

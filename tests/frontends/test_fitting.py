@@ -224,3 +224,68 @@ def test_many_unknowns_that_all_residuals_read_are_fitted() -> None:
 
     assert fit.converged
     assert_allclose(fit.x, 1.0, rtol=1e-8)
+
+
+def decay(p: Any) -> Any:
+    return p[0] * np.exp(-p[1] * TIMES) - 2.5 * np.exp(-1.3 * TIMES)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bounds_give_what_scipy_finds_for_linear_problems(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    matrix, right = rng.normal(size=(8, 5)), 3.0 * rng.normal(size=8)
+    low, high = -rng.random(5), rng.random(5)
+    low[rng.random(5) < 0.3] = -np.inf
+    fit = wg.least_squares(lambda x: matrix @ x - right, np.clip(np.zeros(5), low, high), bounds=(low, high))
+    wanted = optimize.lsq_linear(matrix, right, (low, high), tol=1e-14)
+
+    assert fit.converged, fit
+    assert ((low <= fit.x) & (fit.x <= high)).all()
+    assert_allclose(fit.x, wanted.x, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "x"),
+    [
+        ((-np.inf, np.inf), [2.5, 1.3]),
+        ((0.0, [2.0, 9.0]), [2.0, 1.0714]),
+        (([0.0, 2.0], np.inf), [2.6755, 2.0]),
+        (optimize.Bounds([0.0, 0.0], [2.0, 9.0]), [2.0, 1.0714]),
+        (([0.0, -1.0], [1.0, 0.5]), [1.0, 0.5]),
+    ],
+)
+def test_bounds_hold_a_curve(bounds: Any, x: list[float]) -> None:
+    start = np.clip([1.0, 1.0], *((bounds.lb, bounds.ub) if hasattr(bounds, "lb") else bounds))
+    fit = wg.least_squares(decay, start, bounds=bounds)
+
+    assert fit.converged, fit
+    assert_allclose(fit.x, x, atol=2e-3)
+    assert fit.gradient_norm < 1e-6
+
+
+def test_bounds_have_the_structure_of_the_unknowns() -> None:
+    fit = wg.least_squares(
+        lambda p: [p["a"] - 1.0, p["b"] * p["a"] - 3.0],
+        {"a": 0.5, "b": np.ones(2)},
+        bounds=({"a": 0.0, "b": [0.0, 0.0]}, {"a": 0.8, "b": [1.0, 9.0]}),
+    )
+
+    assert fit.converged
+    assert fit.x["a"] == 0.8
+    assert_allclose(fit.x["b"], [1.0, 3.75])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ((1.0, 0.0), "each lower bound must be less than the upper one"),
+        ((0.0,), "bounds is a pair (lower, upper)"),
+        ([(0, 1), (0, 1), (0, 1)], "bounds is a pair (lower, upper)"),
+        ((2.0, 3.0), "x0 must lie within the bounds; its number 0 is 1, not within 2 and 3: start from np.clip"),
+        (([0.0] * 3, 1.0), "the lower bounds must have as many numbers as x0, which has 2; got 3"),
+        ((0.0, np.nan), "each lower bound must be less than the upper one"),
+    ],
+)
+def test_bounds_that_make_no_sense_say_what_is_wanted(bounds: Any, message: str) -> None:
+    with pytest.raises(wg.WiregradError, match=re.escape(message)):
+        wg.least_squares(decay, np.ones(2), bounds=bounds)

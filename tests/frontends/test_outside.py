@@ -682,3 +682,122 @@ def test_a_value_from_outside_is_returned_as_it_is() -> None:
 
     assert fast(2.0) is outside
     assert "wg.Value from outside" in fast.info.fallbacks[0][0]
+
+
+class Drawn:
+    """A model whose weights are drawn when it is made, and whose methods name the class."""
+
+    gain = 2.0
+
+    def __init__(self, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        self.weights = rng.normal(size=3)
+
+    def __call__(self, x: Any) -> Any:
+        return self.named(x)
+
+    def named(self, x: Any) -> Any:
+        return np.sum(self.weights * x) * Drawn.gain
+
+    def by_object(self, x: Any) -> Any:
+        return np.sum(self.weights * x) * self.__class__.gain
+
+    @staticmethod
+    def alone(x: Any) -> Any:
+        return x * Drawn.gain
+
+    def remade(self, x: Any) -> Any:
+        return np.sum(Drawn(3).weights * x)
+
+    def remade_through_its_type(self, x: Any) -> Any:
+        return np.sum(self.__class__.__call__(3)(x)) if x is None else np.sum(type(self)(3).weights * x)
+
+
+class DrawnToo(Drawn):
+    """A model whose method calls that of its base class."""
+
+    def __init__(self) -> None:
+        super().__init__(7)
+
+    def named(self, x: Any) -> Any:
+        return super().named(x) * 2.0
+
+
+@dataclasses.dataclass
+class DrawnFields:
+    """A model whose fields are drawn when it is made."""
+
+    weights: Any = dataclasses.field(default_factory=lambda: np.random.default_rng(0).normal(size=3))
+
+    def named(self, x: Any) -> Any:
+        return np.sum(self.weights * x)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Drawn().named,
+        Drawn().by_object,
+        Drawn.alone,
+        Drawn(),
+        DrawnToo().named,
+        DrawnFields().named,
+        functools.partial(lambda model, x: model.named(x), Drawn()),
+    ],
+)
+def test_random_numbers_of_a_constructor_do_not_keep_a_method_from_being_compiled(method: Any) -> None:
+    fast = wg.compile(method)
+
+    assert [fast(x) for x in (1.0, 2.0, 3.0)] == [method(x) for x in (1.0, 2.0, 3.0)]
+    assert fast.info.records == 1
+    assert not fast.info.fallbacks
+
+
+@pytest.mark.parametrize("method", [Drawn().remade, Drawn().remade_through_its_type])
+def test_a_constructor_that_may_be_called_is_named(method: Any) -> None:
+    reason = OutsideState(method).opaque
+
+    assert reason is not None
+    assert reason.startswith("it draws random numbers: it uses np.random.default_rng from outside")
+    assert reason.endswith("it may call Drawn, whose __init__ uses it")
+
+
+class Scaled:
+    """A class whose constructor reads a number that changes."""
+
+    scale = (2.0,)
+
+    def __init__(self, x: Any) -> None:
+        self.x = x * Scaled.scale[0]
+
+
+def make_by_name(x: Any) -> Any:
+    return Scaled(x).x
+
+
+def make_by_alias(x: Any) -> Any:
+    kind = Scaled
+    return kind(x).x
+
+
+def make_by_call(x: Any) -> Any:
+    return Scaled.__call__(x).x
+
+
+def make_by_order(x: Any) -> Any:
+    return Scaled.mro()[0](x).x
+
+
+def make_from_list(x: Any, kinds: Any = (Scaled,)) -> Any:
+    return kinds[0](x).x
+
+
+@pytest.mark.parametrize("f", [make_by_name, make_by_alias, make_by_call, make_by_order, make_from_list])
+def test_what_a_constructor_reads_is_compared_however_the_class_is_called(
+    f: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = wg.compile(f)
+    before = fast(3.0)
+    monkeypatch.setattr(Scaled, "scale", (5.0,))
+
+    assert (before, fast(3.0)) == (6.0, 15.0)

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from wiregrad.inspect.explain import Explanation
     from wiregrad.inspect.flow import Flow, Histogram
     from wiregrad.inspect.kinks import Kinks
+    from wiregrad.inspect.op_counts import OpCounts
     from wiregrad.inspect.paths import Branches, Paths
     from wiregrad.inspect.receipt import Receipt
     from wiregrad.inspect.report import Report, RunStep
@@ -603,6 +604,20 @@ class Circuit(ir.CircuitGraph, Drawable):
         the function of a traced circuit would take another branch, results are NaN, unless `check=False`.
         """
         onnx_files.to_onnx(self, path, gradient=gradient, check=check)
+
+    def count_ops(self, function: str = "value_and_grad") -> OpCounts:
+        """Count the operations in the circuit's C code: additions, multiplications, divisions, functions by name.
+
+        `function` is that of `to_c`. Both arms of a choice count; a function of matrices counts as one operation.
+
+        >>> circuit("y = sin(a) * b").count_ops()
+        6 operations
+          4 multiplications, 2 transcendental functions
+          functions: cos 1, sin 1
+        >>> circuit("y = sin(a) * b").count_ops("value").multiplications
+        1
+        """
+        return inspect.op_counts.count_ops(self, function)
 
     def receipt(self, points: int | Sequence[Mapping[str, Any]] = 24, *, seed: int = 0) -> Receipt:
         """Run the generated code in every language available here; report how far it is from the interpreter, by op.

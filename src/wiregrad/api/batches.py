@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.backends import executors
 from wiregrad.backends.replay_engines import PointColumns, RowWorkers, allocate_columns
 from wiregrad.dtypes import count_with_noun
-from wiregrad.errors import OperandError, ShapeError, short_repr, suggest_name
+from wiregrad.errors import InputError, OperandError, ShapeError, short_repr, suggest_name
 from wiregrad.frontends.recording.arguments import ContainerTree, flatten, refuse_subclass, unflatten
 from wiregrad.frontends.recording.session import function_name
 from wiregrad.lazy import NamedTuple
@@ -169,7 +170,7 @@ def _read_column(leaf: object) -> NDArray[np.float64]:
     return numbers if not any(stride % numbers.itemsize for stride in numbers.strides) else numbers.copy()
 
 
-BATCH_OPTIONS = ("threads", "out", "executor", "chunk_size", "progress")
+BATCH_OPTIONS = ("threads", "out", "executor", "chunk_size", "progress", "reduce")
 """What batches take by keyword."""
 
 
@@ -181,6 +182,22 @@ def refuse_keywords(f: Callable[..., Any], keywords: Mapping[str, object]) -> No
             f"a batch of {function_name(f)} takes its arguments by position; got {name}=; its options are "
             f"{', '.join(BATCH_OPTIONS)}{near}"
         )
+
+
+def choose_reduction(reduce: str | None, out: object) -> Callable[[Any], Any]:
+    """Return the function that replaces each vector of a result by its sum or mean, or that returns it as it is."""
+    if reduce is None:
+        return lambda result: result
+    executors.check_reduction(reduce, out)
+
+    def reduce_columns(result: Any) -> Any:
+        columns, tree = flatten(result)
+        if reduce == "mean" and not all(map(len, columns)):
+            raise InputError("a batch without points has no mean")
+        totals = [float(np.sum(column)) for column in columns]
+        return unflatten(tree, totals if reduce == "sum" else [x / len(columns[0]) for x in totals])
+
+    return reduce_columns
 
 
 @contextmanager

@@ -13,6 +13,8 @@ decides whether another recording pays. Batches are in `batches`.
 from __future__ import annotations
 
 import functools
+import linecache
+import re
 import sys
 import threading
 import time
@@ -30,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, TypeVar, overl
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad import codegen
+from wiregrad import codegen, inspect
 from wiregrad.api import CIRCUIT_NAMES, RUN_NAMES
 from wiregrad.api.batches import (
     MAX_SKIPPED_CALLS,
@@ -38,12 +40,14 @@ from wiregrad.api.batches import (
     RepeatedBatch,
     ResultStructure,
     answer_batch,
+    choose_reduction,
     make_columns,
     open_workers,
     refuse_keywords,
     repeat_batch,
     require_real,
 )
+from wiregrad.backends import interpreter
 from wiregrad.backends.replay_engines import (
     ArrayReplay,
     ExpandedReplay,
@@ -78,7 +82,7 @@ from wiregrad.frontends.recording.session import (
     resolve_arguments,
 )
 from wiregrad.frontends.recording.tape import RECORDER, STATE, WATCHES
-from wiregrad.frontends.recording.trace import LongTraceError
+from wiregrad.frontends.recording.trace import LongTraceError, walk_leaf_paths
 from wiregrad.frontends.replay.outside_state import ComparesItself, OutsideState
 from wiregrad.frontends.replay.recorded_calls import (
     ArgumentDescription,
@@ -98,7 +102,7 @@ from wiregrad.frontends.replay.recorded_calls import (
 )
 from wiregrad.frontends.transforms.derivatives import hessian, jacobian, make_value_and_grad
 from wiregrad.inspect.report import Report, format_capped_list
-from wiregrad.ir import CircuitGraph, Place, certificates
+from wiregrad.ir import Certificate, CircuitGraph, Place, certificates
 from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention, join_first_names
 from wiregrad.lazy import NamedTuple, load_module_lazily, pause_collection
 from wiregrad.numpy_warnings import ERROR_SETTINGS
@@ -107,7 +111,10 @@ from wiregrad.settings import check_threads
 if TYPE_CHECKING:
     from wiregrad.backends.native import batch
     from wiregrad.exchange import framework_export
+    from wiregrad.frontends.replay import branch_merging
+    from wiregrad.inspect.op_counts import OpCounts
 else:
+    branch_merging = load_module_lazily("wiregrad.frontends.replay.branch_merging")
     # Only functions on a GPU need it.
     framework_export = load_module_lazily("wiregrad.exchange.framework_export")
 
@@ -148,6 +155,8 @@ CHANGES_OUTSIDE = "it changes what it uses from outside"
 NOT_REPRODUCIBLE = "a replay at once gave another result: it depends on something else, or magnifies rounding"
 MAX_FAILED_REPLAYS = 3
 """After so many recordings that could not be replayed, calls of a kind are no longer recorded."""
+NUMPY_NUMBER = re.compile(r"\bfloat64\b(?!\[)")
+"""A number of NumPy, not an array, in the description of the arguments of a call."""
 MAX_SHOWN_VARIANTS = 20
 """Maximum number of variants that `info` prints."""
 
@@ -221,11 +230,15 @@ class VariantInfo(Report):
     """One recording of a compiled function."""
 
     nodes: int
+    """The number of nodes of its circuit."""
     certificates: int
+    """The number of conditions, and of numbers that left the recording, which are checked in each replay."""
     tier: str
+    """What replays it."""
     reason: str
     """Why it is not replayed natively; empty if it is."""
     hits: int
+    """How many calls, and rows of batches, it has answered."""
     flip: str
     """Why it was recorded."""
 
@@ -243,9 +256,13 @@ class CompileInfo(Report):
     """What a compiled function has done so far."""
 
     name: str
+    """The name of the function."""
     calls: int
+    """How often it was called, with gradients and without."""
     records: int
+    """How many recordings were made."""
     variants: tuple[VariantInfo, ...]
+    """The recordings that are kept."""
     fallbacks: tuple[tuple[str, int], ...]
     """The reasons why the function itself was called, with counts."""
     derived: tuple[tuple[str, CompileInfo], ...] = ()
@@ -758,9 +775,11 @@ class VariantCache:
 class CompiledFunction(ComparesItself, Generic[P, Result]):
     """A function that is replayed where possible; `wg.compile` returns it.
 
-    With the extension module, calls and `value_and_grad` are objects of C (`QuickCall`) that answer what they can, and
-    call the methods of this class for everything else.
+    It is called as the function is. In the signatures of its methods, `args` are the arguments of a call.
     """
+
+    # With the extension module, calls and `value_and_grad` are objects of C (`QuickCall`) that answer what they can,
+    # and call the methods of this class for everything else.
 
     __slots__ = ("_quick_value",)
 
@@ -795,7 +814,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self.clear()
 
     def clear(self) -> None:
-        """Forget all recordings and counts; what the function reads from outside is inspected again."""
+        """Forget all recordings and counts; what the function reads from outside is inspected again.
+
+        >>> square = compile(lambda x: x * x)
+        >>> square(3.0), square.clear(), square.info.calls
+        (9.0, None, 0)
+        """
         self._fallbacks: Counter[str] = Counter()
         self._calls = 0
         self._records = 0
@@ -883,7 +907,11 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return answer
 
     def value_and_grad(self, /, *args: P.args, **kwargs: P.kwargs) -> tuple[Result, Any]:
-        """Return the value and its gradient by the arguments that were selected, as `wg.value_and_grad(f)` does."""
+        """Return the value and its gradient by the arguments that were selected, as `wg.value_and_grad(f)` does.
+
+        >>> compile(lambda x, y: x * x * y, argnums=(0, 1)).value_and_grad(2.0, 3.0)
+        (12.0, (12.0, 4.0))
+        """
         self._calls += 1
         if self._budget.skips:
             skipped: tuple[Result, Any] = self._skip_recordings(self._differentiated, args, kwargs)
@@ -987,7 +1015,11 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return self._derive("jacobian", jacobian)(*args, **kwargs)
 
     def value_and_jacobian(self, /, *args: P.args, **kwargs: P.kwargs) -> tuple[Result, Any]:
-        """Return the results and all their derivatives by the selected arguments; both are computed in one replay."""
+        """Return the results and all their derivatives by the selected arguments; both are computed in one replay.
+
+        >>> compile(lambda p: [p[0] * p[1], p[0]]).value_and_jacobian([2.0, 3.0])
+        ([6.0, 2.0], [[3.0, 2.0], [1.0, 0.0]])
+        """
         pair: tuple[Result, Any] = self._derive("value_and_jacobian", make_value_and_jacobian)(*args, **kwargs)
         return pair
 
@@ -1040,6 +1072,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         executor: object = None,
         chunk_size: int | None = None,
         progress: bool = False,
+        reduce: str | None = None,
         **keywords: Never,
     ) -> Any:
         """Return the function's results at many points; each number of a call is a vector here, one entry per point.
@@ -1049,6 +1082,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         interface of `concurrent.futures`, a client of `dask.distributed` or the module `ray`, its workers run the
         recordings on chunks of the points; rows that no recording answers are computed here. Vectors without entries
         give vectors without entries in the structure of an earlier result, or else of a call with 1.0 for each vector.
+        With `reduce="sum"` or `"mean"`, that of all points is returned in place of each vector.
 
         >>> def huber(x, width):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
@@ -1056,17 +1090,20 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         array([0.125, 2.5  , 1.5  ])
         >>> compile(lambda x: {"sum": x + 1.0, "product": 2.0 * x}).batch(np.array([0.5, 3.0]))
         {'sum': array([1.5, 4. ]), 'product': array([1., 6.])}
+        >>> compile(huber).batch(np.array([0.5, 3.0, -2.0]), 1.0, reduce="mean")
+        1.375
         """
+        reduce_columns = choose_reduction(reduce, out)
         is_usual = out is None and executor is None and chunk_size is None and not progress
         repeated = self._begin_batch(args, keywords, threads, is_usual=is_usual, gradient=False)
         if repeated is not None:
-            return repeated
+            return reduce_columns(repeated)
         table = PointTable(args)
         results = ResultStructure(self)
         outputs, tree = (None, None) if out is None else flatten(out)
         if not table.count:
             count, results.tree = self._find_result_structure(table.sample_arguments())
-            return results.build_like(make_columns(self, table, count, None, outputs).values, tree)
+            return reduce_columns(results.build_like(make_columns(self, table, count, None, outputs).values, tree))
         with open_workers(executor, chunk_size, progress) as workers, table.explain_lists():
             answer = answer_batch(
                 self, table, results.ask, wanted=None, threads=threads, outputs=outputs, workers=workers
@@ -1077,7 +1114,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             self._cache.batches[False] = repeat_batch(
                 args, answer, self.device, lambda values, _: unflatten(structure, values)
             )
-        return results.build_like(answer.points.values, tree)
+        return reduce_columns(results.build_like(answer.points.values, tree))
 
     def _begin_batch(
         self,
@@ -1126,6 +1163,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         executor: object = None,
         chunk_size: int | None = None,
         progress: bool = False,
+        reduce: str | None = None,
         **keywords: Never,
     ) -> Any:
         """Return what `jacobian` returns at many points, with a vector in place of each number, one entry per point.
@@ -1139,7 +1177,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         refuse_keywords(self._f, keywords)
         derivatives = self._derive("jacobian", jacobian)
         return derivatives.batch(
-            *args, threads=threads, out=out, executor=executor, chunk_size=chunk_size, progress=progress
+            *args, threads=threads, out=out, executor=executor, chunk_size=chunk_size, progress=progress, reduce=reduce
         )
 
     def batch_value_and_grad(
@@ -1151,8 +1189,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         executor: object = None,
         chunk_size: int | None = None,
         progress: bool = False,
+        reduce: str | None = None,
         **keywords: Never,
-    ) -> tuple[NDArray[np.float64], Any]:
+    ) -> tuple[Any, Any]:
         """Return the results at many points, and the gradients there by the selected arguments, as vectors.
 
         With `out`, a pair of the same structure as what is returned, everything is written into its vectors. The other
@@ -1162,11 +1201,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
         >>> compile(huber).batch_value_and_grad(np.array([0.5, 3.0, -2.0]), 1.0)
         (array([0.125, 2.5  , 1.5  ]), array([ 0.5,  1. , -1. ]))
+        >>> compile(huber).batch_value_and_grad(np.array([0.5, 3.0, -2.0]), 1.0, reduce="sum")
+        (4.125, 0.5)
         """
+        reduce_columns = choose_reduction(reduce, out)
         is_usual = out is None and executor is None and chunk_size is None and not progress
         repeated = self._begin_batch(args, keywords, threads, is_usual=is_usual, gradient=True)
         if repeated is not None:
-            return repeated  # type: ignore[no-any-return]
+            return reduce_columns(repeated)  # type: ignore[no-any-return]
         table = PointTable(args)
         places, single = resolve_arguments(self._f, args, {}, self._argnums, self._argnames)
         named = list(join_arguments(args, {}))
@@ -1193,7 +1235,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             )
         columns = iter(answer.points.grads or ())
         grads = [table.build_argument(columns, position) for position in positions]
-        return answer.points.values[0], grads[0] if single else tuple(grads)
+        both = answer.points.values[0], grads[0] if single else tuple(grads)
+        return reduce_columns(both)  # type: ignore[no-any-return]
 
     def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
         """Return the recording that answers a call, or its gradient; None if there is none.
@@ -1211,26 +1254,49 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 return None if type(answer) is FailedWalk else entry.tree.recent
         return None
 
-    def to_c(self, *, name: str | None = None, assume: str | None = None) -> str:
+    def to_c(
+        self,
+        function: str = "value_and_grad",
+        *,
+        name: str | None = None,
+        real: str | None = None,
+        header: bool = False,
+        test: Sequence[Any] | None = None,
+        assume: str | None = None,
+    ) -> str:
         """Return C99 with all branches recorded so far: NAME(x, grad), and NAME_status(x), 0 where one is valid.
 
-        The numbers of `x` and `grad` are those of the arguments, in order. Where the function takes a branch that was
-        not recorded, results are NaN, and the status is the number of that branch in the list at the top. `assume` is
-        that of `wg.compile`, which is used if none is given.
+        `function` is `value`, `value_and_grad`, `jacobian` or `hessian`. The numbers of `x` and of the derivatives are
+        those of all arguments, in order; the results are those of the function, in order. Where the function takes a
+        branch that was not recorded, results are NaN, and the status is the number of that branch in the list at the
+        top. `real`, `header` and `assume` are those of `Circuit.to_c`; `assume` is that of `wg.compile` if none is
+        given. With the arguments of a call as `test`, the code has a self-test at that point.
 
         >>> f = compile(lambda x: x * x if x > 0.0 else -x)
         >>> f(2.0), "double f(const double *" in f.to_c(name="f")
         (4.0, True)
+        >>> turn = compile(lambda x, y: [x * y, x - y])
+        >>> turn(1.0, 2.0), "void jacobian(const double *inputs, double *jac)" in turn.to_c("jacobian")
+        ([2.0, -1.0], True)
         """
         is_finite = codegen.check_assumption(self._assume if assume is None else assume)
-        return self._write_branches("c", name, finite=is_finite)
+        return self._write_branches("c", function, name, test, finite=is_finite, real=real, header=header)
 
-    def to_js(self, *, name: str | None = None) -> str:
-        """Return JavaScript with all branches recorded so far: NAME(inputs), and NAMEStatus(inputs)."""
-        return self._write_branches("js", name)
+    def to_js(self, function: str = "value_and_grad", *, name: str | None = None) -> str:
+        """Return JavaScript with all branches recorded so far: NAME(inputs), and NAMEStatus(inputs).
 
-    def to_python(self, *, name: str | None = None) -> str:
+        `function` is that of `to_c`.
+
+        >>> f = compile(lambda x: x * x if x > 0.0 else -x)
+        >>> f(2.0), "export function f(inputs)" in f.to_js(name="f")
+        (4.0, True)
+        """
+        return self._write_branches("js", function, name)
+
+    def to_python(self, function: str = "value_and_grad", *, name: str | None = None) -> str:
         """Return plain Python with all branches recorded so far: NAME(...), and NAME_status(...).
+
+        `function` is that of `to_c`.
 
         >>> f = compile(lambda x: x * x if x > 0.0 else -x)
         >>> namespace = {}
@@ -1239,35 +1305,121 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         >>> namespace["f"](3.0)
         (9.0, {'x': 6.0})
         """
-        return self._write_branches("python", name)
+        return self._write_branches("python", function, name)
 
-    def _write_branches(self, language: str, name: str | None, *, finite: bool = False) -> str:
-        with self._lock:
-            roots = [(tree.root, tree.kind) for tree in self._cache.trees.values() if tree.root is not None]
-            recordings = list_recordings(roots[0][0]) if len(roots) == 1 else []
+    def count_ops(self, function: str = "value_and_grad") -> OpCounts:
+        """Count the operations in the C code of the recording that has most; see `Circuit.count_ops`.
+
+        >>> arc = compile(lambda x: np.sqrt(1.0 - x * x))
+        >>> arc(0.5), arc.count_ops("value")
+        (0.8660254037844386, 3 operations
+          1 addition, 1 multiplication, 1 square root
+          functions: sqrt 1)
+        """
+        recordings = self._list_written_recordings(function)
+        by_element = function in codegen.DIFFERENTIATED_BY_ELEMENT
+        circuits = [recording.build_result_circuit(by_element=by_element) for recording in recordings]
+        counts = [inspect.op_counts.count_ops(circuit, function) for circuit in circuits]
+        return max(counts, key=lambda each: each.total)
+
+    def _list_written_recordings(self, function: str) -> list[codegen.language_base.FunctionRecording]:
+        """Return the recordings that code is written from; raise if it cannot be written."""
         called = function_name(self._f)
-        if not roots:
+        root = self._find_written_tree().root
+        assert root is not None
+        recordings = list_recordings(root, called)
+        check_written_results(recordings, function, called)
+        return recordings
+
+    def _write_branches(
+        self,
+        language: str,
+        function: str,
+        name: str | None,
+        test: Sequence[Any] | None = None,
+        *,
+        finite: bool = False,
+        **options: object,
+    ) -> str:
+        recordings = self._list_written_recordings(function)
+        if test is not None:
+            options["test"] = self._compute_self_test(recordings, function, test)
+        return codegen.write_branches(recordings, language, function, name, finite=finite, **options)
+
+    def _find_written_tree(self) -> VariantTree:
+        """Return the recordings of the only kind of calls; raise if there are none or several kinds."""
+        with self._lock:
+            trees = [tree for tree in self._cache.trees.values() if tree.root is not None]
+            derived = [name for name, function in self._derived.items() if function.info.calls]
+        called = function_name(self._f)
+        # Numbers of Python and of NumPy are the same to code; the tree with most branches answers most calls.
+        if len({NUMPY_NUMBER.sub("float", tree.kind) for tree in trees}) == 1:
+            return max(trees, key=lambda tree: len(tree.variants))
+        if trees:
+            kinds = join_first_names([f"{called}({tree.kind})" for tree in trees])
             raise OperandError(
-                f"{called} was not called yet, so there is no recording of it to write: call it or its value_and_grad, "
-                "once for each branch that the code shall have"
-            )
-        if len(roots) > 1:
-            kinds = join_first_names([f"{called}({kind})" for _, kind in roots])
-            raise OperandError(
-                f"code is written for one kind of arguments, and {called} was called with {len(roots)}: {kinds}; "
+                f"code is written for one kind of arguments, and {called} was called with {len(trees)}: {kinds}; "
                 "compile it anew, and call it with one kind alone, once for each branch that the code shall have"
             )
-        return codegen.write_branches(recordings, language, name, finite=finite)
+        advice = "call it or its value_and_grad, once for each branch that the code shall have"
+        info = self.info
+        if info.fallbacks:
+            reason, _ = info.fallbacks[0]
+            raise OperandError(
+                f"{called} has no recording to write, because its calls ran the function itself: {reason}"
+            )
+        if derived:
+            raise OperandError(
+                f"{called} itself was not called yet, only its {join_first_names(derived)}, which has recordings of "
+                f"its own; code is written from those of {called}, derivatives too: {advice}"
+            )
+        raise OperandError(f"{called} was not called yet, so there is no recording of it to write: {advice}")
+
+    def _compute_self_test(
+        self, recordings: Sequence[codegen.language_base.FunctionRecording], function: str, args: Sequence[Any]
+    ) -> tuple[list[float], list[float]]:
+        """Return the numbers of a call, and the results to expect of the code there."""
+        if not isinstance(args, list | tuple):
+            raise OperandError(
+                f"test is the arguments of a call, as a tuple, such as test=(1.0, 2.0); got {short_repr(args)}"
+            )
+        call = signature_of(tuple(args), {})
+        if isinstance(call, str):
+            raise OperandError(f"the self-test cannot be written: {call}")
+        tree = self._find_written_tree()
+        known = self._cache.trees.get((chosen_convention(), call.key)) is tree
+        valid = known and type(tree.find_valid(RecordedVariant.replay_value, call.inputs)) is not FailedWalk
+        if not valid or tree.recent is None:
+            what = "takes a branch" if known else "is called with a kind of arguments"
+            raise OperandError(
+                f"{function_name(self._f)} {what} at test={short_repr(args)} that was not recorded: call it there first"
+            )
+        circuit = tree.recent.recording.circuit
+        recording = next(recording for recording in recordings if recording.circuit is circuit)
+        written = recording.build_result_circuit(by_element=function in codegen.DIFFERENTIATED_BY_ELEMENT)
+        point = [np.float64(x) if type(x) is float else x for x in call.inputs]
+        return interpreter.evaluate_function(written, function, point)
 
     @property
     def info(self) -> CompileInfo:
-        """The recordings, how often each was replayed, where branches flipped, and why the function itself ran."""
+        """The recordings, how often each was replayed, where branches flipped, and why the function itself ran.
+
+        >>> square = compile(lambda x: x * x)
+        >>> square(3.0), square(4.0)
+        (9.0, 16.0)
+        >>> square.info
+        <lambda>: 2 calls, 1 recording, 1 variant
+          1 node, 0 certificates, stencils, 1 hit: first call
+        """
         with self._lock:
             recorded = [variant for tree in self._cache.trees.values() for variant in tree.variants]
             variants = [variant.summarize() for variant in sorted(recorded, key=lambda variant: variant.number)]
             skipped = self._count_skipped()
             fallbacks = self._fallbacks + Counter({UNPROFITABLE: skipped} if skipped else {})
-            reasons = tuple(fallbacks.most_common())
+            where = explain_variation(recorded) if UNPROFITABLE in fallbacks else ""
+            reasons = tuple(
+                (f"{why}{where if why == UNPROFITABLE else ''}", count) for why, count in fallbacks.most_common()
+            )
             transforms = list(self._derived.items())
         calls = self._calls + skipped + sum(quick.hits for quick in self._quick_calls.values())
         derived = tuple((name, function.info) for name, function in transforms)
@@ -1696,35 +1848,77 @@ def find_spread(args: tuple[Any, ...]) -> type | None:
     return type(only) if is_row else None
 
 
-def list_recordings(root: RecordedVariant) -> list[codegen.language_base.FunctionRecording]:
-    """Return the recordings of a tree, each after the one that leads to it; raise unless each returns a real number."""
+def list_recordings(root: RecordedVariant, called: str) -> list[codegen.language_base.FunctionRecording]:
+    """Return the recordings of a tree, each after the one that leads to it; raise where a result is no number."""
     variants = [root]
     for variant in variants:
         variants += variant.siblings.values()
     numbers = {id(variant): number for number, variant in enumerate(variants, 1)}
-    return [
-        codegen.language_base.FunctionRecording(
-            *_find_number(variant),
-            variant.recording.checks,
-            {check + 1: numbers[id(other)] for check, other in variant.siblings.items() if check is not None},
+    rows = []
+    for variant in variants:
+        circuit = variant.recording.circuit
+        if circuit is None:
+            raise OperandError(f"the results of {called} do not depend on its arguments, so there is no code to write")
+        following = {check + 1: numbers[id(other)] for check, other in variant.siblings.items() if check is not None}
+        results = _list_results(variant.recording, circuit, called)
+        rows.append(codegen.language_base.FunctionRecording(circuit, results, variant.recording.checks, following))
+    return rows
+
+
+def _list_results(recording: CertifiedRecording, circuit: CircuitGraph, called: str) -> dict[str, int | WireValue]:
+    """Return the results of a recording by name: nodes of its circuit, and constants."""
+    nodes = dict(zip(recording.moving, circuit.columns.outputs.tolist(), strict=False))
+    leaves = [nodes.get(k, result) for k, result in enumerate(recording.results)]
+    results: dict[str, int | WireValue] = {}
+    places = unflatten(recording.tree, list(range(len(leaves))))
+    for name, k in sorted(walk_leaf_paths("f", places), key=itemgetter(1)):
+        # Different keys may give the same name.
+        path = name
+        while path in results:
+            path += "_"
+        if k in nodes:
+            results[path] = nodes[k]
+            continue
+        constant = np.asarray(leaves[k])
+        if constant.dtype.kind not in "fiu":
+            raise OperandError(
+                f"code is written for functions that return numbers and arrays, and {called} returns "
+                f"{short_repr(leaves[k])}"
+            )
+        results[path] = constant.astype(np.float64)[()]
+    return results
+
+
+def check_written_results(
+    recordings: Sequence[codegen.language_base.FunctionRecording], function: str, called: str
+) -> None:
+    """Raise unless all recordings return the same structure, and one real number if their gradient is asked for."""
+    first = recordings[0]
+    for other in recordings[1:]:
+        if list(other.results) != list(first.results) or other.result_shapes() != first.result_shapes():
+            raise OperandError(
+                f"code has one structure of results, and {called} returns {_describe_results(first)} in one branch "
+                f"and {_describe_results(other)} in another"
+            )
+    is_number = list(first.results) == ["f"] and first.result_shapes() == [()]
+    if function in ("value_and_grad", "hessian") and not is_number:
+        raise OperandError(
+            f"a {'gradient' if function == 'value_and_grad' else 'Hessian'} is of one real number, and {called} "
+            f'returns {_describe_results(first)}: ask for the code of "value" or "jacobian", as in to_c("jacobian")'
         )
-        for variant in variants
-    ]
+    arrays = [name for name in first.circuit.inputs if first.circuit[name].type.shape]
+    if function == "hessian" and arrays:
+        raise OperandError(
+            f"code of second derivatives is by numbers, and the input {arrays[0]} of {called} is an array: call "
+            f"{called} with numbers, or lists of numbers, in place of arrays"
+        )
 
 
-def _find_number(variant: RecordedVariant) -> tuple[CircuitGraph, int | float]:
-    """Return the circuit of a variant, and the node or the constant that is its result, a real number."""
-    recording = variant.recording
-    circuit = recording.circuit
-    if circuit is not None and recording.tree.kind is LEAF:
-        if variant.is_real:
-            return circuit, int(circuit.columns.outputs[0])
-        if not recording.moving and isinstance(recording.results[0], float | np.floating):
-            return circuit, float(recording.results[0])
-    raise OperandError(
-        "code with branches is written for functions of numbers that return one real number; for arrays, or several "
-        "results, write wg.trace(f, *args).to_c(), the code of the branches that these arguments take"
-    )
+def _describe_results(recording: codegen.language_base.FunctionRecording) -> str:
+    shapes = recording.result_shapes()
+    if list(recording.results) == ["f"]:
+        return "a number" if shapes == [()] else f"an array {list(shapes[0])}"
+    return f"a container of {count_with_noun(len(shapes), 'result')}"
 
 
 def describe_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
@@ -1837,6 +2031,68 @@ def explain_recording(cache: VariantCache, key: tuple[Any, Any], walk: FailedWal
     if any(differ_in_whole_numbers(marks, key[1]) for _, marks in kinds):
         return OTHER_WHOLE_NUMBERS
     return "first call" if not kinds else "first call with arguments of this kind"
+
+
+def explain_variation(variants: Sequence[RecordedVariant]) -> str:
+    """Return where the calls of a function part most, and what to do: at a loop, or at a branch; empty if unknown.
+
+    >>> def shrink(x):
+    ...     while x > 1.0:
+    ...         x = x * 0.99
+    ...     return x
+    >>> shrunk = compile(shrink)
+    >>> values = [shrunk(float(x)) for x in range(2, 9)]
+    >>> print(shrunk.info)  # doctest: +ELLIPSIS
+    shrink: 7 calls, 1 recording, 1 variant
+      ...
+      ran the function itself 6 times: ... x > 1.0 (...:2) was tested 70 times in one recording, ...
+    """
+    tests: Counter[str] = Counter()
+    examples: dict[str, tuple[RecordedVariant, Certificate]] = {}
+    for variant in variants:
+        places = Counter(_format_place(check.place) for check in variant.recording.checks if check.place is not None)
+        for place, count in places.items():
+            tests[place] = max(tests[place], count)
+        for check in variant.recording.checks:
+            examples.setdefault(_format_place(check.place), (variant, check))
+    if not tests:
+        return ""
+    place, count = tests.most_common(1)[0]
+    if count > 1:
+        test = (
+            f"; {_write_test(*examples[place])} ({place}) was tested {count} times in one recording, each a branch of"
+        )
+        turns = branch_merging.MAX_LOOP_TURNS
+        while_loop = "wg.while_loop(cond, body, init, limit=n)"
+        if _is_while_loop(examples[place][1].place):
+            return (
+                f"{test} its own: a while loop shares one recording for up to {turns} turns if its variables are real "
+                f"numbers (count = 0.0); write a longer one as {while_loop}"
+            )
+        return (
+            f"{test} its own: where it only chooses a number, np.where(condition, a, b) is no branch; write a loop "
+            f"that leaves early as {while_loop}"
+        )
+    parted = Counter(
+        _format_place(variant.recording.checks[check].place)
+        for variant in variants
+        for check in variant.siblings
+        if check is not None
+    )
+    if not parted:
+        return ""
+    place, _ = parted.most_common(1)[0]
+    return f"; calls part most often at {_write_test(*examples[place])} ({place})"
+
+
+def _is_while_loop(place: Place | None) -> bool:
+    """Return whether the code at a place is the head of a while loop."""
+    return place is not None and linecache.getline(place.file, place.line).strip().startswith("while ")
+
+
+def _write_test(variant: RecordedVariant, check: Certificate) -> str:
+    circuit = variant.recording.circuit
+    return "a condition" if circuit is None else certificates.write_condition(circuit, check)
 
 
 def describe_flip(recording: CertifiedRecording, inputs: Sequence[Any]) -> str:

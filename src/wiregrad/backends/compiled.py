@@ -563,7 +563,12 @@ class Compiled:
 
     @cached_property
     def value(self) -> Callable[..., Any]:
-        """The function behind a call of this object: `compiled.value(x)` is `compiled(x)`, slightly faster."""
+        """The function behind a call of this object: `compiled.value(x)` is `compiled(x)`, slightly faster.
+
+        >>> from wiregrad.ir import parse_text
+        >>> Compiled(parse_text("input x\\ny = multiply x x\\noutput y")).value(x=3.0)
+        9.0
+        """
         return self._make_function("value", self._value_handler)
 
     @cached_property

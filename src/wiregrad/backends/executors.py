@@ -829,16 +829,21 @@ def _take_rows(arrays: Any, rows: slice) -> object:
     return tuple(array[rows] for array in arrays) if isinstance(arrays, tuple) else arrays[rows]
 
 
+def check_reduction(reduce: object, out: object) -> None:
+    """Raise unless a batch can be reduced in this way."""
+    if reduce is not None and (not isinstance(reduce, str) or reduce not in REDUCTIONS):
+        raise InputError(f'reduce is "sum" or "mean"; got {short_repr(reduce)}')
+    if reduce is not None and out is not None:
+        raise InputError("reduce= returns a few numbers, so out= has nothing to hold; leave one of them out")
+
+
 def check_options(options: StreamOptions) -> None:
     """Raise unless the options of a batch fit."""
     known = StreamOptions.__annotations__
     for name in options:
         if name not in known:
             raise InputError(f"a batch has no option {name}{suggest_name(name, list(known))}")
-    if options.get("reduce") not in (None, *REDUCTIONS):
-        raise InputError(f'reduce is "sum" or "mean"; got {short_repr(options.get("reduce"))}')
-    if options.get("reduce") is not None and options.get("out") is not None:
-        raise InputError("reduce= returns a few numbers, so out= has nothing to hold; leave one of them out")
+    check_reduction(options.get("reduce"), options.get("out"))
     size = options.get("chunk_size")
     if size is not None and (type(size) is not int or size < 1):
         raise InputError(f"chunk_size is an integer of at least 1; got {short_repr(size)}")

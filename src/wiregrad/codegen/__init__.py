@@ -42,6 +42,8 @@ WHOLE_NUMBER_LANGUAGE = "numpy"
 """The language that keeps dtypes; the others compute in floats."""
 CAMEL_CASE_LANGUAGES = ("js",)
 """Languages that write valueAndGrad where the others write value_and_grad."""
+DIFFERENTIATED_BY_ELEMENT = ("jacobian", "hessian")
+"""Functions of a listing for which each number of a compiled function's results is an output of its own."""
 
 FINITE_ASSUMPTION = "finite"
 """The value of `assume` that promises that no value or slope is infinite or NaN."""
@@ -80,15 +82,22 @@ def write_listing(
 
 
 def write_branches(
-    recordings: Sequence[language_base.FunctionRecording], language: str, name: str | None, *, finite: bool = False
+    recordings: Sequence[language_base.FunctionRecording],
+    language: str,
+    function: str = "value_and_grad",
+    name: str | None = None,
+    *,
+    finite: bool = False,
+    **options: object,
 ) -> str:
-    """Return all recordings of a function that returns a number as one listing, in Python, C or JavaScript.
+    """Return all recordings of a function as one listing, in Python, C or JavaScript; the results have one structure.
 
-    `finite` is that of `write_listing`.
+    The options are those of `write_listing`.
     """
-    tree = language_base.build_branch_tree(recordings, finite=finite)
-    name = _usual_name("value_and_grad", language) if name is None else _check_function_name(name)
-    text: str = getattr(LANGUAGE_MODULES[language], f"write_branches_in_{language}")(tree, name)
+    by_element = function in DIFFERENTIATED_BY_ELEMENT
+    tree = language_base.build_branch_tree(recordings, function, finite=finite, by_element=by_element)
+    name = _usual_name(function, language) if name is None else _check_function_name(name)
+    text: str = getattr(LANGUAGE_MODULES[language], f"write_branches_in_{language}")(tree, name, **options)
     return text
 
 

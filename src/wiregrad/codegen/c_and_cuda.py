@@ -35,6 +35,7 @@ from wiregrad.codegen.element_statements import (
     LoopStatement,
     LoopStep,
     LoopTask,
+    MatrixCall,
     OrderStep,
     PickStep,
     ViewAlias,
@@ -55,6 +56,7 @@ from wiregrad.codegen.language import (
     ListingWriter,
     escape_comment,
     require_scalars,
+    reserved_words,
     unbounded_loop_error,
     write_or_explain,
 )
@@ -190,6 +192,8 @@ class LoopWriter:
         self.shared = frozenset[LoopArray]()
         self._seen: set[LoopArray] = set()
         self.room = 0
+        self.refused = ""
+        """The variable that says whether a function of matrices has refused one; empty if none can."""
         self.sections: list[tuple[str, list[LoopStep]]] = []
         for section in writer.listing.sections:
             self.elements.steps = []
@@ -207,12 +211,15 @@ class LoopWriter:
         sections = [(title, _drop_unread_steps(steps, live)) for title, steps in reversed(self.sections)][::-1]
         counts = Counter(step.target for _, steps in sections for step in steps if not isinstance(step, ViewAlias))
         self._name_arrays(sections)
+        if any(isinstance(step, MatrixCall) and step.op.may_raise for _, steps in sections for step in steps):
+            self.refused = self.writer.identifiers.take_name("refused")
         if self.is_cut and sum(len(steps) for _, steps in sections) > MAX_UNCUT_STEPS:
             lines = self._cut_into_functions(sections, counts)
             live = {view.array for step in ends for view in step.views_read()}
             lines += self._declare_inputs(live | ({returned.array} if isinstance(returned, ArrayView) else set()))
         else:
-            lines = [*self._declare_inputs(live), *self._declare_arrays(counts)]
+            refused = [f"int {self.refused} = 0;"] if self.refused else []
+            lines = [*refused, *self._declare_inputs(live), *self._declare_arrays(counts)]
             for title, steps in sections:
                 if steps:
                     lines += [
@@ -220,6 +227,8 @@ class LoopWriter:
                         *self.writer.align_comments(self._write_steps(steps, counts)),
                     ]
         lines += [text for step in ends for text in self.write_statement(step)]
+        if self.refused:
+            lines += self._write_refusal(results, "" if value is None else " NAN")
         return lines if value is None else [*lines, self.end_statement(f"return {self._write_single(returned)}")]
 
     def end_statement(self, text: str) -> str:
@@ -243,6 +252,7 @@ class LoopWriter:
         struct = f"struct {self.name}_work"
         large = sum(array.size for array in counts) > MAX_STACK_ELEMENTS
         fields = [f"    {line}" for line in self._declare_arrays(counts)]
+        fields += [f"    int {self.refused};"] if self.refused else []
         self.parts = ["\n".join(["// What the parts hand on to each other.", f"{struct} {{", *fields, "};"])]
         calls = list[str]()
         for title, steps in sections:
@@ -253,7 +263,8 @@ class LoopWriter:
                 calls.append(f"{name}({self.argument}, {self.work});")
         all_of_it = self.writer.identifiers.take_name("work")
         head = [STATIC_REMARK, f"static {struct} {all_of_it};"] if large else [f"{struct} {all_of_it};"]
-        return [*head, f"{struct} *{self.work} = &{all_of_it};", *calls]
+        reset = [f"{self._refused_name()} = 0;"] if self.refused else []
+        return [*head, f"{struct} *{self.work} = &{all_of_it};", *reset, *calls]
 
     def _define_part(
         self, head: str, title: str, steps: Sequence[LoopStep], counts: Counter[LoopArray], struct: str
@@ -373,7 +384,36 @@ class LoopWriter:
             name = self.functions.define_loop(step.op, step.ramps)
             arrays = f"{self._array_name(step.operands.array)}, {self._array_name(step.target)}"
             return [self.end_statement(f"{name}({arrays})")]
+        if isinstance(step, MatrixCall):
+            return self.write_matrix_call(step)
         return self.write_order(step) if isinstance(step, OrderStep) else self.write_pick(step)
+
+    def write_matrix_call(self, step: MatrixCall) -> list[str]:
+        """Return the call of a function of matrices, once for each matrix of a stack."""
+        shapes = [view.kind.shape for view in step.operands]
+        name = self.functions.define_matrix_function(step.op, shapes)
+        count = math.prod(shapes[0][:-2])
+        arrays = [view.array for view in step.operands] + [step.target]
+        k = self.counters[0]
+        names = [
+            self._array_name(array) if count == 1 else f"{self._array_name(array)} + {k} * {array.size // count}"
+            for array in arrays
+        ]
+        call = f"{name}({', '.join(names)})"
+        done = f"{self._refused_name()} |= {call};" if step.op.may_raise else f"{call};"
+        return _write_loops([(k, count)], [done])
+
+    def _refused_name(self) -> str:
+        """Return the variable that says whether a function has refused its matrix."""
+        return f"{self.work}->{self.refused}" if self.work else self.refused
+
+    def _write_refusal(self, results: Mapping[str, LoopResult], value: str) -> list[str]:
+        """Return what happens where a matrix was refused: all results are NaN."""
+        k = self.counters[0]
+        sizes = {name: sum(map(count_elements, result.kinds)) for name, result in results.items()}
+        fill = [f"for (int {k} = 0; {k} < {size}; {k}++) {name}[{k}] = NAN;" for name, size in sizes.items()]
+        head = f"if ({self._refused_name()}) {{  // where the interpreter raises LinAlgError"
+        return [head, *(f"    {line}" for line in (*fill, f"return{value};")), "}"]
 
     def write_pick(self, step: PickStep) -> list[str]:
         """Return loops that pick or add elements by indices."""
@@ -542,6 +582,28 @@ class LoopFunctions:
             self.texts.append(self.write_function(name, plan.called, self._write_plan(plan, ramps, bodies)))
         return name
 
+    def define_matrix_function(self, op: ArrayOp, shapes: Sequence[tuple[int, ...]]) -> str:
+        """Return the name of the function that computes an op of matrices with these shapes, one of each."""
+        sizes = tuple([shape[-2:] for shape in shapes])
+        name = self.names.get((op, sizes))
+        if name is None:
+            assert op.c_function is not None
+            title = "_".join([op.name, *("x".join(map(str, size)) for size in sizes)])
+            name = self.names[op, sizes] = self.identifiers.take_name(title)
+            real = getattr(self.language, "real", "double")
+            head = f"static int {name}({', '.join(f'const {real} *{k}' for k in op.inputs)}, {real} *y) {{"
+            lines = self._use_real(op.c_function(*sizes, **op.options), real).splitlines()
+            self.texts.append(
+                "\n".join([f"// {escape_comment(op.doc, 200)}", head, *(f"    {line}" for line in lines), "}"])
+            )
+        return name
+
+    @staticmethod
+    def _use_real(text: str, real: str) -> str:
+        """Return C code with a type in place of `real`, and with the functions of that type."""
+        typed = re.sub(r"\breal\b", real, text)
+        return re.sub(r"\b(fabs|sqrt|log|frexp|ldexp)(?=\()", r"\1f", typed) if real == "float" else typed
+
     def _reserve_names(self) -> None:
         """Keep variables of bodies and functions from having the names of the variables of loops."""
         for name in LOOP_VARIABLES:
@@ -669,8 +731,7 @@ class LoopFunctions:
     def write_function(self, name: str, title: str, lines: Sequence[str]) -> str:
         """Return the definition of a function from its lines."""
         real = getattr(self.language, "real", "double")
-        used = any(re.search(r"\bx\b", line.partition("//")[0]) for line in lines)
-        silent = [] if used else ["(void)x;"]
+        silent = [] if is_read("x", lines) else ["(void)x;"]
         head = f"static void {name}(const {real} *x, {real} *y) {{"
         return "\n".join([f"// {escape_comment(title)}", head, *(f"    {line}" for line in (*silent, *lines)), "}"])
 
@@ -778,6 +839,10 @@ class ScriptLoopWriter(LoopWriter):
     def write_order(self, step: OrderStep) -> list[str]:
         """Raise: there are no indices that are whole numbers."""
         raise NoRuleError(f"{self._describe(step)} is not written in {self.writer.language.title}; {_USE_OTHERS}")
+
+    def write_matrix_call(self, step: MatrixCall) -> list[str]:
+        """Raise: the functions are written in C."""
+        raise NoRuleError(f"{step.op.title} is not written in {self.writer.language.title}; {_USE_OTHERS}")
 
     @staticmethod
     def _describe(step: PickStep | OrderStep) -> str:
@@ -984,11 +1049,10 @@ def to_c(
 ) -> str:
     """Return a listing in C99, or its header; `test` is a point and the results to expect there."""
     language = C_LANGUAGES[choose_real(listing, real, arrays=True)]
-    body = (CLoopFunctions if has_arrays(listing) else CFunctions)(language, listing, name, guard)
-    if header and test is not None:
-        raise OperandError("a header has no self-test; ask for the listing with test=, and for its header by itself")
+    body = make_functions(language, listing, name, guard)
     if header:
-        return _write_header(body)
+        _refuse_header_test(test)
+        return _write_header(body, None if guard is None else body.branch_signature())
     head = [
         f"// {body.writer.write_title()}",
         *body.describe_arguments(),
@@ -999,29 +1063,56 @@ def to_c(
     return "\n\n".join(["\n".join(head), *define_with_guard(body, ""), *tests]) + "\n"
 
 
-def write_branches_in_c(tree: BranchTree, name: str) -> str:
-    """Return all recordings of a function in C99: one function that answers, and one that gives the status."""
-    language = C_LANGUAGES[choose_real(tree.recordings[0].listing, None)]
+def make_functions(language: CLanguage, listing: Listing, name: str, guard: ListingGuard | None = None) -> CFunctions:
+    """Return what writes the functions of a listing in C, with loops if it has arrays."""
+    return (CLoopFunctions if has_arrays(listing) else CFunctions)(language, listing, name, guard)
+
+
+def write_branches_in_c(
+    tree: BranchTree,
+    name: str,
+    real: str | None = None,
+    header: bool = False,
+    test: tuple[PointNumbers, PointNumbers] | None = None,
+) -> str:
+    """Return all recordings of a function in C99: one function that answers, and one that gives the status.
+
+    The options are those of `to_c`.
+    """
+    language = C_LANGUAGES[choose_real(tree.recordings[0].listing, real, arrays=True)]
+    first = make_functions(language, tree.recordings[0].listing, name)
+    statuses = [f"// {line}" for line in tree.describe_statuses(f"results are NaN, and {name}_status gives the number")]
+    if header:
+        _refuse_header_test(test)
+        return _write_header(first, _status_signature(first), statuses)
     texts = list[str]()
+    own = [name, f"{name}_status", f"{name}_select", first.argument, *first.results.values()]
+    pool = Identifiers([*reserved_words(language), *own], language.macros)
     for recording in tree.recordings:
-        own = f"{name}_{recording.number}"
-        choose_real(recording.listing, language.real)
+        choose_real(recording.listing, language.real, arrays=True)
+        body = make_functions(language, recording.listing, f"{name}_{recording.number}", recording.guard)
+        if has_arrays(recording.listing):
+            body.take_names_from(pool)
         if recording.guard is not None:
-            guarded = CFunctions(language, recording.listing, own, recording.guard)
-            texts += write_or_explain(partial(_define_guard, guarded, "static ", False))
-        texts += CFunctions(language, recording.listing, own).define_functions("static ")
-    first = CFunctions(language, tree.recordings[0].listing, name)
-    statuses = tree.describe_statuses(f"results are NaN, and {name}_status gives the number")
+            texts += write_or_explain(partial(_define_guard, body, "static ", True))
+            body.guard = None
+        texts += body.define_functions("static ")
     head = [
         f"// {tree.write_title(name)}",
         *first.describe_arguments(),
-        *(f"// {line}" for line in statuses),
+        *statuses,
         "#include <math.h>",
         "#include <stdbool.h>",
     ]
     answers = [_write_c_selector(tree, first), _write_c_status(first), _write_c_answer(tree, first)]
+    tests = [] if test is None else [_write_self_test(first, *test)]
     # Recordings share helpers.
-    return "\n\n".join(["\n".join(head), *dict.fromkeys(texts), *answers]) + "\n"
+    return "\n\n".join(["\n".join(head), *dict.fromkeys(texts), *answers, *tests]) + "\n"
+
+
+def _refuse_header_test(test: object) -> None:
+    if test is not None:
+        raise OperandError("a header has no self-test; ask for the listing with test=, and for its header by itself")
 
 
 def _write_c_selector(tree: BranchTree, body: CFunctions) -> str:
@@ -1047,11 +1138,15 @@ def _write_c_selector(tree: BranchTree, body: CFunctions) -> str:
     return "\n".join([head, signature, *(f"    {line}" for line in lines), "    return 0;", "}"])
 
 
+def _status_signature(body: CFunctions) -> str:
+    return f"int {body.name}_status(const {body.language.real} *x)"
+
+
 def _write_c_status(body: CFunctions) -> str:
     return "\n".join(
         [
             f"// {STATUS_TEXT[:1].upper()}{STATUS_TEXT[1:]}.",
-            f"int {body.name}_status(const {body.language.real} *x) {{",
+            f"{_status_signature(body)} {{",
             f"    const int recording = {body.name}_select(x);",
             "    return recording < 0 ? -recording : 0;",
             "}",
@@ -1065,13 +1160,13 @@ def _write_c_answer(tree: BranchTree, body: CFunctions) -> str:
     nan = body.language.not_a_number
     sizes = count_results(body.listing)
     lines = [f"switch ({body.name}_select({body.argument})) {{"]
-    lines += [
-        f"    case {recording.number}: return {body.name}_{recording.number}({arguments});"
-        for recording in tree.recordings
-    ]
+    for recording in tree.recordings:
+        call = f"{body.name}_{recording.number}({arguments})"
+        answer = f"return {call};" if body.returns_value() else f"{call}; return;"
+        lines.append(f"    case {recording.number}: {answer}")
     lines += ["    default: break;", "}"]
     lines += [f"for (int k = 0; k < {sizes[key]}; k++) {result}[k] = {nan};" for key, result in body.results.items()]
-    lines += [f"return {nan};"]
+    lines += [f"return {nan};"] if body.returns_value() else []
     return "\n".join([f"{body.function_signature()} {{", *(f"    {line}" for line in lines), "}"])
 
 
@@ -1090,15 +1185,9 @@ def _define_guard(body: CFunctions, before: str, arrays: bool) -> list[str]:
     listing = body.guard.listing
     language = body.language
     choose_real(listing, language.real if language.end else None, arrays=arrays)
-    checks = (CLoopFunctions if arrays and has_arrays(listing) else CFunctions)(
-        language, listing, f"{body.name}_checks"
-    )
+    checks = (make_functions if arrays else CFunctions)(language, listing, f"{body.name}_checks")
     if isinstance(checks, CLoopFunctions):
-        # Tables of constants are global, so both functions must take their names from one pool.
-        writer = checks.writer
-        names = body.writer.identifiers
-        writer.identifiers = names
-        writer.names = [name and names.take_name(name) for name in writer.names]
+        checks.take_names_from(body.writer.identifiers)
     return [*checks.define_functions(f"{language.function} "), _define_branch_finder(checks, body, before)]
 
 
@@ -1174,6 +1263,15 @@ int main(void) {{
 #endif"""
 
 
+def is_read(name: str, lines: Iterable[str]) -> bool:
+    """Return whether statements read a variable; what is in comments does not count.
+
+    >>> is_read("x", ["y = x[0];"]), is_read("x", ["y = x1[0];  // sin(x)"])
+    (True, False)
+    """
+    return any(re.search(rf"\b{name}\b", line.partition("//")[0]) for line in lines)
+
+
 def count_results(listing: Listing) -> Mapping[str, int]:
     """Return the number of numbers in each result of a listing's function."""
     kinds = [listing.variables[number].type for number in listing.inputs.values()]
@@ -1189,12 +1287,13 @@ def output_types(listing: Listing) -> list[WireType]:
     return kinds[: len(listing.values)] if listing.function == "hessian" else kinds
 
 
-def _write_header(body: CFunctions) -> str:
+def _write_header(body: CFunctions, second: str | None, remarks: Sequence[str] = ()) -> str:
+    """Return a header with the signature of the function, and of a second one that says where it is valid."""
     guard = f"{body.name.upper()}_H"
     cpp = "#ifdef __cplusplus", 'extern "C" {', "#endif"
-    branch = [] if body.guard is None else [f"{body.branch_signature()};"]
-    signatures = [f"{body.function_signature()};", *branch]
-    lines = [f"#ifndef {guard}", f"#define {guard}", "", *cpp, "", *body.describe_arguments(), *signatures, ""]
+    signatures = [f"{body.function_signature()};", *([] if second is None else [f"{second};"])]
+    about = [*body.describe_arguments(), *remarks]
+    lines = [f"#ifndef {guard}", f"#define {guard}", "", *cpp, "", *about, *signatures, ""]
     return "\n".join([*lines, "#ifdef __cplusplus", "}", "#endif", "", "#endif"]) + "\n"
 
 
@@ -1217,6 +1316,11 @@ class CFunctions:
         self.argument = self.writer.name_argument("x", "inputs")
         self.results = {key: self.writer.name_argument(key, f"{key}_out") for key in keys}
         self.lines = list(self.listing.all_lines())
+
+    def take_names_from(self, pool: Identifiers) -> None:
+        """Let variables and tables of constants, which are global, have names that no other function of a file has."""
+        self.writer.identifiers = pool
+        self.writer.names = [name and pool.take_name(name) for name in self.writer.names]
 
     def describe_arguments(self) -> Iterator[str]:
         """Return comments that say what the arguments are."""
@@ -1268,8 +1372,7 @@ class CFunctions:
         body = self.write_long_body(parts) if parts else list(self.write_short_body())
         parts_text = [self.define_part(k, part) for k, part in enumerate(parts)]
         body = [*self.write_guard_check(), *body]
-        used = any(f"{self.argument}[" in line or f"({self.argument}" in line for line in body)
-        silent = [] if used else [f"(void){self.argument};"]
+        silent = [] if is_read(self.argument, body) else [f"(void){self.argument};"]
         whole = "\n".join(
             [f"{before}{self.function_signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"]
         )
@@ -1406,6 +1509,11 @@ class CLoopFunctions(CFunctions):
         places = ", ".join(describe_input_layout(self.listing, self.writer.names)) or "nothing"
         yield f"// {self.argument}: {places}"
         yield from rest
+        rows = self.listing.circuit.rows()
+        strict = {row.op.name: row.op for row in rows if isinstance(row.op, ArrayOp) and row.op.c_function}
+        refusing = [name for name, op in strict.items() if op.may_raise]
+        if refusing:
+            yield f"// Where {' or '.join(refusing)} refuses its matrix (LinAlgError in NumPy), all results are NaN."
 
     def define_functions(self, before: str) -> list[str]:
         """Return the definitions: helpers, constants, parts if the listing is cut, then the function itself."""
@@ -1421,8 +1529,7 @@ class CLoopFunctions(CFunctions):
             parts["grad"] = LoopResult(values[1:], kinds[1:])
         handed = {result: parts[key] for key, result in self.results.items()}
         body = [*self.write_guard_check(), *loops.write_body(handed, values[0] if self.returns_value() else None)]
-        used = any(re.search(rf"\b{self.argument}\b", line.partition("//")[0]) for line in body)
-        silent = [] if used else [f"(void){self.argument};"]
+        silent = [] if is_read(self.argument, body) else [f"(void){self.argument};"]
         whole = "\n".join(
             [f"{before}{self.function_signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"]
         )

@@ -340,7 +340,21 @@ class LoopCall:
         return [self.operands]
 
 
-LoopTask = LoopStatement | OrderStep | PickStep | LoopCall
+@dataclass(eq=False)
+class MatrixCall:
+    """A function of whole matrices, such as solving a system; each operand is a whole array."""
+
+    target: LoopArray
+    operands: Sequence[ArrayView]
+    op: ArrayOp
+    line: ListingLine | None = None
+
+    def views_read(self) -> list[ArrayView]:
+        """Return the views that it reads."""
+        return list(self.operands)
+
+
+LoopTask = LoopStatement | OrderStep | PickStep | LoopCall | MatrixCall
 LoopStep = LoopTask | ViewAlias
 
 
@@ -551,12 +565,21 @@ class ElementLowering:
             operands = [self.lower_to_elements(operand, env) for operand in form.operands]
             lowered = self._fold_constants(form, operands)
             if lowered is None and isinstance(form.op, Elementwise):
+                operands = [self._spread_form(operand, form.type.shape) for operand in operands]
                 lowered = self.lower_elementwise(form.op, operands, form.type)
             elif lowered is None:
                 lowered = self.lower_array_op(form.op, operands, form.type)
         if isinstance(lowered, ConstantForm) and lowered.type.shape != form.type.shape:
             return ConstantForm(np.broadcast_to(lowered.value, form.type.shape), form.type)
         return lowered
+
+    def _spread_form(self, form: Form, shape: tuple[int, ...]) -> Form:
+        """Return a form with the shape that an elementwise op gives it: masks of rules may have axes of length 1."""
+        own = form.type.shape
+        if not own or own == shape or not shape:
+            return form
+        at = np.broadcast_to(np.arange(count_elements(form.type)).reshape(own), shape).ravel()
+        return self.gather_elements(form, at, WireType(form.type.dtype, shape))
 
     def lower_reach_test(self, form: OpForm, env: dict[int, Form]) -> Form | None:
         """Return the lowered form if it tests which elements a gradient reaches, else None."""
@@ -787,6 +810,8 @@ def is_one_or_zero(form: Form) -> bool:
     )
 
 
+MAX_MATRIX_SIDE = 200
+"""Maximum number of rows and columns of matrices that functions copy to the stack."""
 MAX_SORTED_ELEMENTS = 4096
 """Maximum number of elements that are sorted: insertion sort takes quadratic time."""
 
@@ -827,6 +852,7 @@ class ArrayOpLowering(ElementLowering):
                 self._lower_composite,
                 self._lower_ordering,
                 self._lower_indexing,
+                self._lower_matrix_function,
             ):
                 form = lower(op, operands, kind)
                 if form is not None:
@@ -988,6 +1014,32 @@ class ArrayOpLowering(ElementLowering):
         self.steps.append(PickStep(target, source, indices, lengths, along, adds, self.line))
         self.line = None
         return self.slot_of_view(ArrayView(target, np.arange(target.size), kind))
+
+    def _lower_matrix_function(self, op: ArrayOp, operands: Sequence[Form], kind: WireType) -> Form | None:
+        """Lower an op that C has a function for, called for one matrix at a time."""
+        is_real = all(operand.type.dtype.kind == "f" for operand in operands)
+        if op.c_function is None or not is_real or kind.dtype.kind != "f":
+            return None
+        side = max(operand.type.shape[-1] for operand in operands)
+        if side > MAX_MATRIX_SIDE:
+            raise NoRuleError(
+                f"{op.title} of matrices with {side:,} rows or columns is not written in C, at most "
+                f"{MAX_MATRIX_SIDE}; use to_numpy()"
+            )
+        views = [self._make_whole_array(operand) for operand in operands]
+        target = LoopArray(count_elements(kind), "f", indexed=True)
+        self.steps.append(MatrixCall(target, views, op, self.line))
+        self.line = None
+        return self.slot_of_view(ArrayView(target, np.arange(target.size), kind))
+
+    def _make_whole_array(self, form: Form) -> ArrayView:
+        """Return a form as a whole array, which a function can read by its address."""
+        view = self.views[self.materialize_form(form).number]
+        if view.is_whole_array and (view.array.size > 1 or view.array.indexed):
+            return view
+        target = LoopArray(len(view.map), view.array.kind, indexed=True)
+        self.add_statement(target, np.arange(target.size), self.slot_of_view(view))
+        return ArrayView(target, np.arange(target.size), view.kind)
 
     def _make_strided(self, form: Form, lengths: tuple[int, ...]) -> ArrayView:
         """Return the elements of a form with a constant stride along each of the given axes, copied if needed."""

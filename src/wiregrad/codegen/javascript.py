@@ -230,7 +230,7 @@ def write_branches_in_js(tree: BranchTree, name: str) -> str:
     texts = list[str]()
     calls = set[str]()
     for recording in tree.recordings:
-        require_scalars(recording.listing, "JavaScript")
+        require_scalars(recording.listing, "JavaScript", is_compiled=True)
         own = f"{name}{recording.number}"
         if recording.guard is not None:
             checks = write_or_explain(partial(_write_checks, recording.guard, f"{own}Checks"))

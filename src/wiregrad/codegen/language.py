@@ -42,11 +42,12 @@ from wiregrad.codegen.listing import (
     op_function_names,
     require_scalar_text,
 )
-from wiregrad.dtypes import count_with_noun, suggest_stored_dtype
+from wiregrad.dtypes import WireValue, count_with_noun, suggest_stored_dtype
 from wiregrad.errors import NoRuleError, OperandError
 from wiregrad.ir import TABLE, Certificate, CircuitGraph, Place, certificates
-from wiregrad.ir.builder import GraphBuilder
+from wiregrad.ir.builder import GraphBuilder, Port
 from wiregrad.ops import Elementwise
+from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.ops.c_expressions import (
     ATOM_LEVEL,
     CHOICE_LEVEL,
@@ -65,7 +66,7 @@ from wiregrad.ops.c_expressions import (
     parse_c_text,
     walk_expression,
 )
-from wiregrad.passes import drop_gradient_stops
+from wiregrad.passes import drop_gradient_stops, find_unexpandable
 
 MAX_IDENTIFIER_LENGTH = 48
 _NOT_IDENTIFIER = re.compile(r"[^A-Za-z0-9_]+")
@@ -329,6 +330,15 @@ class ListingLanguage(ABC):
         return frozenset(word.call for word in self.words.values() if word.call.isidentifier())
 
 
+FUNCTION_TITLES = {
+    "value": "value",
+    "value_and_grad": "value and gradient",
+    "jacobian": "Jacobian",
+    "hessian": "value, gradient and Hessian",
+}
+"""What the function of a listing computes, in words."""
+
+
 class ListingWriter:
     """Writes the lines of one listing in one language, and chooses the identifiers of its variables."""
 
@@ -336,7 +346,7 @@ class ListingWriter:
         self.language = language
         self.listing = listing
         self.calls: set[str] = set()
-        taken = language.reserved | language.helper_names() | op_function_names()
+        taken = reserved_words(language)
         for name in names:
             _check_function_name(name, Identifiers(taken, language.macros), language)
         self.identifiers = Identifiers(taken | set(names), language.macros)
@@ -424,17 +434,17 @@ class ListingWriter:
         """Return one line that says what the listing computes."""
         circuit = self.listing.circuit
         function = self.listing.function
-        what = {
-            "value": "value",
-            "value_and_grad": "value and gradient",
-            "jacobian": "Jacobian",
-            "hessian": "value, gradient and Hessian",
-        }[function]
+        what = FUNCTION_TITLES[function]
         outputs = ", ".join(circuit.outputs[:4]) + (", ..." if len(circuit.outputs) > 4 else "")
         nodes = count_with_noun(len(circuit), "node")
         return escape_comment(
             f"{what[:1].upper()}{what[1:]} of {outputs}, written by wiregrad from a circuit of {nodes}."
         )
+
+
+def reserved_words(language: ListingLanguage) -> frozenset[str]:
+    """Return the words that no variable of a listing may have as its name."""
+    return language.reserved | language.helper_names() | op_function_names()
 
 
 def _check_function_name(name: str, identifiers: Identifiers, language: ListingLanguage) -> None:
@@ -446,14 +456,19 @@ def _check_function_name(name: str, identifiers: Identifiers, language: ListingL
         )
 
 
-def require_scalars(listing: Listing, language: str, dtypes: str = "fb", width: int = 8) -> None:
-    """Raise unless every variable is a scalar of a type that the language can compute with."""
+def require_scalars(
+    listing: Listing, language: str, dtypes: str = "fb", width: int = 8, *, is_compiled: bool = False
+) -> None:
+    """Raise unless every variable is a scalar of a type that the language can compute with.
+
+    `is_compiled` says that the listing is of a recording of a compiled function.
+    """
     for role, node, kind, _ in listing.variables:
         if kind.shape:
             raise NoRuleError(
                 f"{language} listings need a scalar circuit, and {listing.circuit.name} has arrays "
-                f"({kind} at its {role.value} {_first_names(listing).get(node, node)}); use to_numpy(), to_c(), or "
-                "expand() the circuit first"
+                f"({kind} at its {role.value} {_first_names(listing).get(node, node)}); "
+                f"{COMPILED_ARRAYS_ADVICE if is_compiled else _suggest_for_arrays(listing.circuit)}"
             )
         if kind.dtype.kind not in dtypes or (kind.dtype.kind == "f" and kind.dtype.itemsize != width):
             raise NoRuleError(
@@ -461,6 +476,22 @@ def require_scalars(listing: Listing, language: str, dtypes: str = "fb", width: 
                 f"({role.value} {_first_names(listing).get(node, node)})"
                 f"{suggest_stored_dtype(kind.dtype) or '; use to_numpy(), which keeps dtypes'}"
             )
+
+
+COMPILED_ARRAYS_ADVICE = (
+    "use to_c(), which writes arrays too, or wg.trace(f, *args).to_numpy(), the code of the branches that these "
+    "arguments take"
+)
+
+
+def _suggest_for_arrays(circuit: CircuitGraph) -> str:
+    """Return what to write for a circuit with arrays in a language without them."""
+    whole = find_unexpandable(circuit)
+    if whole is None:
+        return "use to_numpy(), to_c(), or expand() the circuit first"
+    if isinstance(whole, ArrayOp) and whole.c_function is not None:
+        return f"use to_c() or to_numpy(), which write {whole.title} as it is"
+    return f"use to_numpy(), which writes {whole.title} as it is"
 
 
 def unbounded_loop_error(plan: object) -> NoRuleError:
@@ -564,7 +595,8 @@ class BranchTree:
     def write_title(self, name: str) -> str:
         """Return the first line of a file."""
         count = count_with_noun(len(self.recordings), "recording")
-        return f"Value and gradient of {escape_comment(name)}, written by wiregrad from {count}."
+        what = FUNCTION_TITLES[self.recordings[0].listing.function]
+        return f"{what[:1].upper()}{what[1:]} of {escape_comment(name)}, written by wiregrad from {count}."
 
     def describe_statuses(self, elsewhere: str) -> Iterator[str]:
         """Return the lines in the head of a file that say where it is valid; `elsewhere` ends the last sentence."""
@@ -585,33 +617,60 @@ SELECT_TEXT = "the number of the recording that is valid, or minus the status"
 
 
 class FunctionRecording(NamedTuple):
-    """A recording of a function that returns a number: a circuit, and how its result and its checks are found in it."""
+    """A recording of a function: a circuit, and how its results and its checks are found in it."""
 
     circuit: CircuitGraph
-    result: int | float
-    """The node of the result; a float if the result is this constant."""
+    results: Mapping[str, int | WireValue]
+    """By name, the node of each result, or the constant that it is: a NumPy number or array."""
     checks: tuple[Certificate, ...]
     next_recordings: Mapping[int, int]
     """By the number of the check that fails first, from 1: the number of the recording to try next."""
 
-    def build_result_circuit(self) -> CircuitGraph:
-        """Return the circuit with the result as its only output."""
-        if isinstance(self.result, float):
-            builder = GraphBuilder()
-            for name in self.circuit.inputs:
-                builder.input(name)
-            return builder.build(labels={"f": builder.constant(self.result)})
-        outputs = np.array([self.result], np.int32)
-        return CircuitGraph(replace(self.circuit.columns, outputs=outputs, labels=("f",), certificates=()))
+    def result_shapes(self) -> list[tuple[int, ...]]:
+        """Return the shape of each result."""
+        return [
+            self.circuit.type_of(result).shape if isinstance(result, int) else result.shape
+            for result in self.results.values()
+        ]
+
+    def build_result_circuit(self, *, by_element: bool = False) -> CircuitGraph:
+        """Return the circuit with the results as its only outputs; with `by_element`, each number is an output."""
+        shapes = self.result_shapes()
+        nodes = [result for result in self.results.values() if isinstance(result, int)]
+        if len(nodes) == len(shapes) and not (by_element and any(shapes)):
+            columns = replace(self.circuit.columns, outputs=np.array(nodes, np.int32), certificates=())
+            return CircuitGraph(replace(columns, labels=tuple(self.results)))
+        builder = GraphBuilder(finite=False)
+        builder.recording.load_circuit(self.circuit)
+        builder.recording.certificates = []
+        labels = dict[str, Port]()
+        for (name, result), shape in zip(self.results.items(), shapes, strict=True):
+            port = Port(builder, result) if isinstance(result, int) else builder.place_constant(result)
+            places = np.ndindex(shape) if by_element and shape else [()]
+            for place in places:
+                label = builder.recording.free_name("_".join([name, *map(str, place)]))
+                labels[label] = builder.apply(TABLE["getitem"].bind({"index": place}), port) if place else port
+        return builder.build(name=self.circuit.name, labels=labels)
 
 
-def build_branch_tree(recordings: Sequence[FunctionRecording], *, finite: bool = False) -> BranchTree:
-    """Return the listings of all recordings of a function, the first one to try first."""
+def build_branch_tree(
+    recordings: Sequence[FunctionRecording],
+    function: str = "value_and_grad",
+    *,
+    finite: bool = False,
+    by_element: bool = False,
+) -> BranchTree:
+    """Return the listings of all recordings of a function, the first one to try first.
+
+    With `by_element`, each number of the results is an output of its own.
+    """
     rows = list[RecordingListing]()
     status = 0
     leads = {other: check for recording in recordings for check, other in recording.next_recordings.items()}
     for number, recording in enumerate(recordings, 1):
-        listing = build_listing(recording.build_result_circuit(), "value_and_grad", finite=finite)
+        circuit = recording.build_result_circuit(by_element=by_element)
+        # Whole numbers are indices here, which are constants; the languages compute in floats.
+        listing = build_listing(circuit, function, finite=finite, has_integers=False)
         guard = make_guard(recording.circuit, recording.checks)
         decided = leads.get(number, 0)
         rows.append(RecordingListing(number, listing, guard, recording.next_recordings, status, decided))

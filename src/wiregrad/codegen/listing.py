@@ -49,7 +49,7 @@ from wiregrad.ops.c_expressions import (
     walk_expression,
 )
 from wiregrad.ops.gradient_flow import MaskedFlow, match_dtype
-from wiregrad.passes import gradient_circuit, jacobian_circuit, prune, simplify, simplify_finite
+from wiregrad.passes import find_unexpandable, gradient_circuit, jacobian_circuit, prune, simplify, simplify_finite
 
 if TYPE_CHECKING:
     from wiregrad.frontends.transforms import loop_ops
@@ -774,7 +774,7 @@ def _list_loops(circuit: CircuitGraph, function: str, *, has_integers: bool) -> 
 def _differentiate_loops(circuit: CircuitGraph, function: str) -> CircuitGraph:
     wide = next((label for label in circuit.outputs if circuit[label].type.shape), None)
     if wide is not None:
-        raise _wide_output_error(wide, circuit[wide].type, function)
+        raise _wide_output_error(circuit, wide, circuit[wide].type, function)
     if function == "jacobian":
         return jacobian_circuit(circuit)
     if function == "hessian":
@@ -782,19 +782,22 @@ def _differentiate_loops(circuit: CircuitGraph, function: str) -> CircuitGraph:
     return gradient_circuit(circuit)
 
 
-def _wide_output_error(label: str, kind: WireType, function: str) -> OutputError:
+def _wide_output_error(circuit: CircuitGraph, label: str, kind: WireType, function: str) -> OutputError:
     advice = "sum it first, or ask for the value only"
-    if function == "jacobian":
+    if function == "jacobian" and find_unexpandable(circuit) is None:
         advice = "write circuit.expand().to_c(...), whose outputs are its elements, or return a list of numbers"
+    elif function == "jacobian":
+        advice = 'return a list of numbers, or write wg.compile(f), whose to_c("jacobian") takes arrays'
     return OutputError(f"only scalar outputs can be differentiated, and the output {label} is {kind}; {advice}")
 
 
 def _check_scalar_inputs(circuit: CircuitGraph) -> None:
     array = next((name for name in circuit.inputs if circuit[name].type.shape), None)
     if array is not None:
+        can_expand = find_unexpandable(circuit) is None
+        advice = "expand() the circuit first" if can_expand else "trace the function with numbers in place of arrays"
         raise OutputError(
-            f"Hessian listings need scalar inputs, and the input {array} is {circuit[array].type}; "
-            "expand() the circuit first"
+            f"Hessian listings need scalar inputs, and the input {array} is {circuit[array].type}; {advice}"
         )
 
 
@@ -884,7 +887,7 @@ class _ListingBuilder:
             of = of[1:]
         wide = next((label for label, node in of if self.types[node].shape), None)
         if wide is not None:
-            raise _wide_output_error(wide, self.types[dict(of)[wide]], function)
+            raise _wide_output_error(self.circuit, wide, self.types[dict(of)[wide]], function)
         alone = len(of) == 1
         for label, node in of:
             self.start_section("backward" if alone else f"backward from {label}")

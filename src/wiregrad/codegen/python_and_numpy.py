@@ -260,7 +260,7 @@ def write_branches_in_python(tree: BranchTree, name: str) -> str:
     texts = list[str]()
     calls = set[Any]()
     for recording in tree.recordings:
-        require_scalars(recording.listing, "Python")
+        require_scalars(recording.listing, "Python", is_compiled=True)
         own = f"{name}_{recording.number}"
         guards, guard_calls = write_guard(own, recording.guard, _write_checks, _write_is_expected)
         writer = ListingWriter(PYTHON, recording.listing, own)

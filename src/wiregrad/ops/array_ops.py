@@ -555,6 +555,11 @@ class ArrayOp(Op):
     composite: ArrayRule | None = None
     """The op written in other ops, for languages without arrays."""
 
+    c_function: Callable[..., str] | None = None
+    """Writes the body of a C function that computes the op of one matrix, `(*shapes, **settings)`. It reads the arrays
+    that the inputs are called, writes to `y`, and returns 1, with NaN in `y`, where the op raises; else it returns 0.
+    `real` is the type of numbers; functions of math.h have their names for doubles."""
+
     @property
     def may_raise(self) -> bool:
         """Whether it depends on the numbers that it is given whether it raises an error."""

@@ -34,6 +34,15 @@ from wiregrad.ops.array_ops import (
     write_setting,
 )
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_shape, shape_of
+from wiregrad.ops.matrix_c_text import (
+    write_adjugate,
+    write_cholesky,
+    write_det,
+    write_inv,
+    write_slogdet,
+    write_solve,
+    write_solve_triangular,
+)
 
 register = TABLE.add
 
@@ -224,6 +233,7 @@ solve: General = register(
         doc="The x for which a @ x = b, for matrices b; with strict=False NaN where a is singular.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
+        c_function=write_solve,
         can_fail=True,
         forward=_compute_solve,
         numpy=_strict_text("solve"),
@@ -246,6 +256,7 @@ inv: General = register(
         doc="The inverse of a matrix; with strict=False NaN where it is singular.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        c_function=write_inv,
         can_fail=True,
         forward=lambda x, *, strict: np.linalg.inv(x) if strict else _apply_or_nan(np.linalg.inv, x),
         numpy=_strict_text("inv"),
@@ -359,6 +370,7 @@ det: General = register(
         doc="The determinant; its slope is the matrix of cofactors, for singular matrices too.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        c_function=write_det,
         forward=np.linalg.det,
         back=lambda slot, g, xs, y: _as_matrix_scale(g) * _adjoint_of(adjugate(xs[0])),
         ahead=lambda slot, t, xs, y: _trace_of_product(adjugate(xs[0]), t),
@@ -371,6 +383,7 @@ adjugate: General = register(
         doc="The transposed matrix of cofactors: the determinant times the inverse, where there is one.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        c_function=write_adjugate,
         forward=lambda x: _apply_or_nan(_compute_adjugate, x),
         numpy="or_nan(adjugate, {x})",
         numpy_needs=(_OR_NAN, _PRODUCTS_OF_OTHERS, _UNITARY_DET, _ADJUGATE),
@@ -442,6 +455,7 @@ slogdet: MatrixDecomposition = register(
         doc="Sign and logarithm of the determinant, as two numbers in one array.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        c_function=write_slogdet,
         forward=lambda x: np.stack(np.linalg.slogdet(x), -1),
         numpy="np.stack(np.linalg.slogdet({x}), axis=-1)",
         back=_slogdet_back,
@@ -480,6 +494,7 @@ cholesky: MatrixDecomposition = register(
         doc="The triangular factor of a positive definite matrix; the gradient is symmetric.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        c_function=write_cholesky,
         can_fail=True,
         forward=lambda x, *, upper: np.linalg.cholesky(x, upper=upper),
         numpy="np.linalg.cholesky",
@@ -1066,6 +1081,7 @@ solve_triangular: General = register(
         doc="The x for which the lower or upper triangle of a, times x, is b; the other triangle is not read.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
+        c_function=write_solve_triangular,
         can_fail=True,
         forward=lambda a, b, *, lower: _solve_triangle(a, b, lower),
         numpy="solve_triangle({a}, {b}, {lower})",

@@ -679,6 +679,16 @@ def expand(circuit: CircuitGraph) -> CircuitGraph:
     return builder.build(name=circuit.name, labels=dict(_label_outputs(builder, outputs, held)))
 
 
+def find_unexpandable(circuit: CircuitGraph) -> Op | None:
+    """Return the first op of a circuit that cannot be written element by element; None if there is none.
+
+    >>> from wiregrad.ir import parse_text
+    >>> find_unexpandable(parse_text("input x: float64[2,2]\\ny = det x\\noutput y"))
+    <op det(x)>
+    """
+    return next((row.op for row in circuit.rows() if isinstance(row.op, ArrayOp) and not row.op.can_expand), None)
+
+
 class ElementRows(NamedTuple):
     """What a node becomes when it is expanded, for any wires of the same types.
 
@@ -1051,7 +1061,11 @@ def _apply_node(builder: GraphBuilder, row: Row, operands: Sequence[PortArray]) 
             results[index] = builder.apply(row.op, *(x[index] for x in operands), mode=row.mode)
         return results
     if not isinstance(row.op, ArrayOp) or not row.op.can_expand:
-        raise NoRuleError(f"{row.op.name} cannot be written element by element, so the circuit cannot be expanded")
+        writers = "to_c() and to_numpy() write" if getattr(row.op, "c_function", None) else "to_numpy() writes"
+        instead = f"; {writers} it as it is" if isinstance(row.op, ArrayOp) and not row.op.per_call else ""
+        raise NoRuleError(
+            f"{row.op.name} cannot be written element by element, so the circuit cannot be expanded{instead}"
+        )
     try:
         results = np.array(row.op.expand_elements(*operands), object)
     except WiregradError:

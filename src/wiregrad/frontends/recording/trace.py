@@ -454,7 +454,7 @@ def input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
 def leaf_names(f: Callable[..., Any], args: Sequence[Any]) -> list[str]:
     """Return a name for every leaf of positional arguments, whether it becomes an input or not."""
     pairs = zip(_positional_names(f, len(args)), args, strict=True)
-    return [path for name, arg in pairs for path, _ in _leaf_paths(name, arg)]
+    return [path for name, arg in pairs for path, _ in walk_leaf_paths(name, arg)]
 
 
 def _positional_names(f: Callable[..., Any], count: int) -> list[str]:
@@ -467,17 +467,17 @@ def _positional_names(f: Callable[..., Any], count: int) -> list[str]:
 
 def _input_paths(name: str, item: object) -> list[str]:
     """Return a name for every input inside an argument."""
-    return [path for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value) or is_input(leaf)]
+    return [path for path, leaf in walk_leaf_paths(name, item) if isinstance(leaf, Value) or is_input(leaf)]
 
 
-def _leaf_paths(name: str, item: object) -> Iterator[tuple[str, Any]]:
+def walk_leaf_paths(name: str, item: object) -> Iterator[tuple[str, Any]]:
     """Walk over the leaves of a container, each with the keys and indices that lead to it."""
     parts = name_parts(item)
     if parts is None:
         yield name, item
         return
     for key, part in parts:
-        yield from _leaf_paths(f"{name}_{key}" if name else key, part)
+        yield from walk_leaf_paths(f"{name}_{key}" if name else key, part)
 
 
 def _as_number(result: object, name: str) -> Any:
@@ -554,7 +554,7 @@ class TraceWriter:
     def _label_outputs(self, names: NodeNames, indices: list[int]) -> Iterator[tuple[str, int]]:
         names.name_outputs(indices)
         taken: set[str] = set()
-        paths = [path for path, _ in _leaf_paths("", unflatten(self.traced.tree, self.traced.results))]
+        paths = [path for path, _ in walk_leaf_paths("", unflatten(self.traced.tree, self.traced.results))]
         for path, node in zip(paths, indices, strict=True):
             label = names.name_of(node)
             if label is None or label in taken or (path and _is_name(path)):

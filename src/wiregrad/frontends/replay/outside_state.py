@@ -126,6 +126,8 @@ class OutsideState:
         self._queue: deque[tuple[object, str, str]] = deque()
         self._scopes: list[AttributeScope] = []
         self._modules: dict[int, ModuleScope] = {}
+        self._users: dict[str, str] = {}
+        """The function that was followed first among those that name something, by that name."""
         self._home: dict[str, Any] | None = None
         """The globals of the function that was followed first."""
         self.follow(*things)
@@ -156,7 +158,10 @@ class OutsideState:
         else:
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
             what = f"of type {module}{kind.__qualname__}, which may change unnoticed"
-        self._stop_walk(f"{draws}it uses {path} from outside, {what}")
+        user = self._users.get(path.rpartition(".")[2], "")
+        # A class that the code can reach may be called.
+        where = f"; it may call {user.removesuffix('.__init__')}, whose __init__ uses it" if "__init__" in user else ""
+        self._stop_walk(f"{draws}it uses {path} from outside, {what}{where}")
 
     def _stop_walk(self, reason: str) -> None:
         """Stop the walk: the function itself has to run, so nothing needs to be compared."""
@@ -194,7 +199,7 @@ class OutsideState:
                 self.refuse_thing(thing, path)
             return
         if issubclass(kind, type):
-            self.reads.add_class(thing)
+            self.reads.add_class(thing, binding)
         if kind is ModuleType:
             self._follow_module(thing, path, binding)
         elif id(thing) not in self._seen:
@@ -236,6 +241,8 @@ class OutsideState:
         reads = reads_of(function.__code__)
         builtins: dict[str, Any] = cast(Any, function).__builtins__
         self.reads.add_code(reads)
+        for name in reads.names:
+            self._users.setdefault(name, function.__qualname__)
         self.mutates = self.mutates or reads.mutates
         unseen = sorted(UNSEEN_NAMES & reads.names)
         if unseen:

@@ -18,7 +18,7 @@ import types
 from abc import ABC, get_cache_token
 from array import array
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from enum import EnumType, IntEnum
 from functools import lru_cache, partial
@@ -278,11 +278,11 @@ class _ReadCollector:
         for index, (step, following) in enumerate(zip(steps, [*steps[1:], None], strict=True)):
             # Most pairs of instructions occur several times; before an import there are others.
             pair = (step.opcode, step.arg, following and (following.opcode, following.arg))
-            if pair in known and step.opname != "IMPORT_NAME":
+            if pair in known and step.opname != "IMPORT_NAME" and step.argval != CLASS_ATTRIBUTE:
                 continue
             known.add(pair)
             self._add_instruction(steps, index)
-            self._add_loads(step, following)
+            self._add_loads(steps, index)
             self.mutates = self.mutates or _writes_around(step, code)
 
     def _add_instruction(self, steps: list[CodeStep], index: int) -> None:
@@ -299,13 +299,17 @@ class _ReadCollector:
         self.makes_classes = self.makes_classes or step.opname == "LOAD_BUILD_CLASS"
         self.mutates = self.mutates or step.opname in WRITE_OPCODES or _is_in_place(step)
 
-    def _add_loads(self, step: CodeStep, following: CodeStep | None) -> None:
+    def _add_loads(self, steps: Sequence[CodeStep], index: int) -> None:
         """Add the variables that an instruction loads; they escape unless the next one reads an attribute."""
+        step = steps[index]
+        following = steps[index + 1] if index + 1 < len(steps) else None
         *others, last = _loaded_names(step)
         self.escaping.update(others)
-        if last == "__class__":
+        if last == CLASS_ATTRIBUTE:
             # A variable that methods have for `super()`; code that names it gets the class.
             self.names.add(last)
+            if _is_compared(steps, index):
+                return
         if following is not None and following.opname in ATTRIBUTE_READ_OPCODES:
             self.pairs.add((last, _attribute_name(following)))
         else:
@@ -354,6 +358,17 @@ def _loaded_names(step: CodeStep) -> list[str]:
     return [""]
 
 
+def _is_compared(steps: Sequence[CodeStep], index: int) -> bool:
+    """Return whether an attribute that is read is only compared, as in `other.__class__ is self.__class__`."""
+    operations = [step.opname for step in steps[index : index + 4]]
+    if operations[0] not in ATTRIBUTE_READ_OPCODES:
+        return False
+    first_of_two = operations[2:3] == operations[:1] and steps[index + 2].argval == steps[index].argval
+    return operations[1:2] == ["IS_OP"] or (
+        first_of_two and operations[1:2] == ["LOAD_FAST"] and operations[3:] == ["IS_OP"]
+    )
+
+
 def _attribute_name(step: CodeStep) -> str:
     return str(step.argval)
 
@@ -389,8 +404,11 @@ PLAIN_BASES = (object, type, BaseException, Exception, ABC, Generic, *CONTAINER_
 """Base classes whose code reads only special attributes of derived classes."""
 REFLECTIVE_CLASSES = (attrgetter, methodcaller)
 """Classes whose objects read attributes by name."""
-CLASS_ACCESS_NAMES = ("type", "__class__", "replace", "__replace__")
+CLASS_ATTRIBUTE = "__class__"
+CLASS_ACCESS_NAMES = ("type", "replace", "__replace__")
 """Names in code that give the class of an object, or call it as `dataclasses.replace` does."""
+CALLING_ATTRIBUTES = frozenset(dir(type)) - {"__name__", "__qualname__", "__module__", "__doc__"}
+"""Attributes of every class but those that are texts."""
 SMALL_ARRAY_BYTES = 1 << 18
 """Up to this size an array is compared as bytes, which copies it."""
 
@@ -549,8 +567,8 @@ class ReadNames:
         """Variables that are used in any other way."""
         self.stored: set[str] = set()
         """Attributes that the code assigns."""
-        self.constructed: set[int] = set()
-        """Ids of the classes that the code can reach, and so may call."""
+        self.class_bindings: dict[int, set[str]] = {}
+        """The variables and attributes by which the code can reach each class or one derived from it, by its id."""
         self.calls_any_class = False
         """Whether there is a class method or descriptor, which may call any class passed to it."""
         self.makes_classes = False
@@ -571,9 +589,11 @@ class ReadNames:
         self.names |= names
         self.escaping |= names
 
-    def add_class(self, kind: type) -> None:
-        """Add a class that the code can reach, and so may call."""
-        self.constructed.update(map(id, kind.__mro__))
+    def add_class(self, kind: type, binding: str) -> None:
+        """Add a class that the code can reach by a variable or an attribute; an empty one stands for any other way."""
+        for base in kind.__mro__:
+            # A class of another metaclass may do anything where its attributes are read.
+            self.class_bindings.setdefault(id(base), set()).add(binding if type(kind) is type else "")
         self.reflects = self.reflects or kind in REFLECTIVE_CLASSES
 
     @property
@@ -583,7 +603,14 @@ class ReadNames:
 
     def may_construct(self, kind: type) -> bool:
         """Return whether the code may create objects of a class."""
-        return self.calls_any_class or id(kind) in self.constructed or not self.names.isdisjoint(CLASS_ACCESS_NAMES)
+        if self.calls_any_class or not self.names.isdisjoint(CLASS_ACCESS_NAMES):
+            return True
+        bindings = self.class_bindings.get(id(kind), set())
+        if CLASS_ATTRIBUTE in self.escaping or (bindings and self.may_escape(bindings)):
+            return True
+        bindings = {CLASS_ATTRIBUTE, *bindings}
+        # Attributes that every class has may lead back to it, as `mro` and `__call__` do.
+        return any(name in bindings and attribute in CALLING_ATTRIBUTES for name, attribute in self.pairs)
 
     def may_escape(self, bindings: set[str]) -> bool:
         """Return whether one of these variables may be used in another way than by reading a named attribute."""

@@ -2,8 +2,7 @@
 
 Each takes a function and a start, and returns a report: where it ended, why, and what that took. Derivatives are exact,
 and sparse where the unknowns are many and the Jacobian or the Hessian has few entries (`wiregrad.sparse_jacobian`).
-They are written to be read; SciPy's optimisers, which have bounds and more methods, take the same derivatives
-(docs/optimize.md).
+They are written to be read; SciPy's optimisers, which have more methods, take the same derivatives (docs/optimize.md).
 
 Kept true: a report says `converged` only if its condition held at the returned point, which is the best one seen.
 """
@@ -78,7 +77,7 @@ class FitReport:
     value: float
     """The function there; for least squares half the sum of squares."""
     gradient_norm: float
-    """Largest element of the gradient there."""
+    """Largest element of the gradient there, by unknowns that no bound holds."""
     converged: bool
     reason: str
     """Why it ended."""
@@ -105,6 +104,7 @@ def least_squares(
     f: Callable[..., Any],
     x0: Any,
     *args: Any,
+    bounds: Any = None,
     method: str = "levenberg-marquardt",
     use_sparse: bool | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
@@ -113,19 +113,26 @@ def least_squares(
 ) -> FitReport:
     """Find the x at which the sum of squares of f(x, *args) is least; f returns an array, or a container of arrays.
 
-    `method` is "levenberg-marquardt" or "gauss-newton", which takes full steps while they lead down. The Jacobian is
-    exact; `use_sparse` says whether it is a sparse matrix, which by default is found out for 100 unknowns or more.
+    `bounds` is a pair (lower, upper), each a number for all unknowns, or in the structure of x0, with -np.inf and
+    np.inf for none; x0 must lie within. `method` is "levenberg-marquardt" or "gauss-newton", which takes full steps
+    while they lead down. The Jacobian is exact; `use_sparse` says whether it is a sparse matrix, which by default is
+    found out for 100 unknowns or more.
 
     >>> t = np.linspace(0.0, 4.0, 9)
     >>> data = 2.5 * np.exp(-1.3 * t)
     >>> fit = least_squares(lambda p: p[0] * np.exp(-p[1] * t) - data, np.array([1.0, 1.0]))
     >>> fit.x.round(6).tolist(), fit.converged
     ([2.5, 1.3], True)
+    >>> fit = least_squares(lambda p: p[0] * np.exp(-p[1] * t) - data, np.array([1.0, 1.0]), bounds=(0.0, [2.0, 9.0]))
+    >>> fit.x.round(3).tolist(), fit.converged
+    ([2.0, 1.071], True)
     """
     require_function(f, "the first argument")
     if method not in ("levenberg-marquardt", "gauss-newton"):
         raise OperandError(f"method must be 'levenberg-marquardt' or 'gauss-newton'; got {method!r}")
-    return _LeastSquares(_Problem(f, x0, args, progress), method, use_sparse, tolerance).run(max_steps)
+    problem = _Problem(f, x0, args, progress)
+    box = None if bounds is None else _Box(bounds, problem)
+    return _LeastSquares(problem, method, use_sparse, tolerance, box).run(max_steps)
 
 
 def newton(
@@ -278,13 +285,64 @@ class _MatrixFinder:
         return lambda point: np.stack([push(point, unit) for unit in np.eye(len(point))], axis=-1)
 
 
-class _LeastSquares:
-    """One search for the least sum of squares."""
+class _Box:
+    """The bounds of the unknowns."""
 
-    def __init__(self, problem: _Problem, method: str, use_sparse: bool | None, tolerance: float) -> None:
+    def __init__(self, bounds: Any, problem: _Problem) -> None:
+        # An object of `scipy.optimize.Bounds` has its bounds as attributes.
+        pair = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") and hasattr(bounds, "ub") else bounds
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise OperandError(
+                "bounds is a pair (lower, upper), each a number or in the structure of x0, such as "
+                f"bounds=(0.0, np.inf); got {short_repr(bounds)}"
+            )
+        self.low = self._read_side(pair[0], problem, "the lower bounds")
+        self.high = self._read_side(pair[1], problem, "the upper bounds")
+        if not (self.low < self.high).all():
+            raise OperandError(f"each lower bound must be less than the upper one; got {short_repr(bounds)}")
+        outside = np.flatnonzero((problem.start < self.low) | (problem.start > self.high))
+        if len(outside):
+            k = int(outside[0])
+            raise OperandError(
+                f"x0 must lie within the bounds; its number {k} is {problem.start[k]:.6g}, not within "
+                f"{self.low[k]:.6g} and {self.high[k]:.6g}: start from np.clip(x0, lower, upper)"
+            )
+
+    @staticmethod
+    def _read_side(side: Any, problem: _Problem, what: str) -> Vector:
+        try:
+            numbers = np.asarray(side, float)
+        except (TypeError, ValueError):
+            numbers = np.asarray(data_of(problem.parts.pack(side, what)), float)
+        if numbers.ndim == 0:
+            return np.full(problem.parts.size, float(numbers))
+        return np.array(data_of(problem.parts.pack(side, what)), float)
+
+    def find_free(self, z: Vector, slope: Vector) -> NDArray[np.bool_]:
+        """Return which unknowns no bound keeps from going down along the slope."""
+        is_held = ((z <= self.low) & (slope > 0.0)) | ((z >= self.high) & (slope < 0.0))
+        return np.asarray(~is_held)
+
+    def clip(self, z: Vector) -> Vector:
+        """Return the nearest point within the bounds."""
+        nearest: Vector = np.clip(z, self.low, self.high)
+        return nearest
+
+
+class _LeastSquares:
+    """One search for the least sum of squares.
+
+    With bounds, unknowns that a bound holds take no part in a step, and the others stop at their bounds. The longer
+    the damping makes it, the more a step follows the slope, so that a short enough one leads down.
+    """
+
+    def __init__(
+        self, problem: _Problem, method: str, use_sparse: bool | None, tolerance: float, box: _Box | None
+    ) -> None:
         self.problem = problem
         self.method = method
         self.tolerance = tolerance
+        self.box = box
 
         self._residuals = transform_alike(problem.flat, lambda flat: lambda z: UnknownParts.join(flat(z)))
         self._jacobian = _MatrixFinder(self._residuals, use_sparse, is_hessian=False)
@@ -302,26 +360,29 @@ class _LeastSquares:
         reason = f"the limit of {count_with_noun(max_steps, 'step')} was reached"
         converged = False
         while len(self.problem.history) <= max_steps:
-            if np.abs(slope).max(initial=0.0) <= self.tolerance * max(1.0, cost) * 1e-2 or cost == 0.0:
+            free = self._find_free(z, slope)
+            if np.abs(slope[free]).max(initial=0.0) <= self.tolerance * max(1.0, cost) * 1e-2 or cost == 0.0:
                 reason, converged = "the gradient is zero to the tolerance", True
                 break
-            step = _solve_damped(matrix, left, damping)
-            after = self._evaluate(z - step)
+            step = np.zeros(len(z))
+            step[free] = _solve_damped(_pick_columns(matrix, free), left, damping)
+            trial = z - step if self.box is None else self.box.clip(z - step)
+            after = self._evaluate(trial)
             new_cost = 0.5 * float(after @ after)
             if new_cost < cost:
-                is_small = np.linalg.norm(step) <= self.tolerance * (1.0 + np.linalg.norm(z))
+                is_small = np.linalg.norm(trial - z) <= self.tolerance * (1.0 + np.linalg.norm(z))
                 is_flat = cost - new_cost <= self.tolerance * 1e-2 * cost
-                z, left, cost = z - step, after, new_cost
+                z, left, cost = trial, after, new_cost
                 matrix = self._jacobian(z)
                 slope = matrix.T @ left
                 self.problem.note_step(cost)
                 damping = damping * 0.2 if damping > 1e-14 else 0.0
                 if is_small or is_flat:
-                    converged = self._is_least(matrix, left)
+                    converged = self._is_least(_pick_columns(matrix, self._find_free(z, slope)), left)
                     reason = "steps no longer lower the sum of squares" if converged else STUCK_SQUARES
                     break
             elif np.linalg.norm(step) <= self.tolerance * (1.0 + np.linalg.norm(z)):
-                converged = self._is_least(matrix, left)
+                converged = self._is_least(_pick_columns(matrix, free), left)
                 reason = "no shorter step lowers the sum of squares" if converged else STUCK_SQUARES
                 break
             elif damping >= MAX_DAMPING:
@@ -329,9 +390,16 @@ class _LeastSquares:
                 break
             else:
                 damping = max(10.0 * damping, FIRST_DAMPING)
-        advice = UNDETERMINED_ADVICE if converged and _is_singular(matrix) else ""
+        free = self._find_free(z, slope)
+        advice = UNDETERMINED_ADVICE if converged and _is_singular(_pick_columns(matrix, free)) else ""
         method = self.method
-        return self.problem.report(z, cost, slope, reason=reason, converged=converged, method=method, advice=advice)
+        return self.problem.report(
+            z, cost, slope[free], reason=reason, converged=converged, method=method, advice=advice
+        )
+
+    def _find_free(self, z: Vector, slope: Vector) -> NDArray[np.bool_]:
+        """Return which unknowns no bound holds."""
+        return np.ones(len(z), bool) if self.box is None else self.box.find_free(z, slope)
 
     def _is_least(self, matrix: Any, left: Vector) -> bool:
         """Return whether the residuals are at right angles to what the unknowns can change, or as good as zero."""
@@ -346,6 +414,11 @@ class _LeastSquares:
         with np.errstate(all="ignore"):
             left = np.ravel(np.asarray(data_of(self._residuals(z)), float))
         return left if np.isfinite(left).all() or not self.problem.history else np.full(len(left), np.inf)
+
+
+def _pick_columns(matrix: Any, chosen: NDArray[np.bool_]) -> Any:
+    """Return some columns of a matrix, which may be sparse."""
+    return matrix if chosen.all() else matrix[:, np.flatnonzero(chosen)]
 
 
 def _solve_damped(matrix: Any, left: Vector, damping: float) -> Vector:
