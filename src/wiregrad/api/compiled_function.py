@@ -38,6 +38,7 @@ from wiregrad.api.batches import (
     RepeatedBatch,
     ResultStructure,
     answer_batch,
+    is_real_number,
     make_columns,
     open_workers,
     refuse_keywords,
@@ -317,10 +318,10 @@ class RecordedVariant:
         self.is_real = returns_real(recording)
         """Whether the result is one real number that depends on the inputs."""
         self.has_real_results = all(
-            isinstance(result, float | np.floating) or (isinstance(result, int) and k not in recording.moving)
+            isinstance(result, float | np.floating) or (is_real_number(result) and k not in recording.moving)
             for k, result in enumerate(recording.results)
         )
-        """Whether the results are real numbers, those that depend on no input also whole numbers."""
+        """Whether the results are real numbers, those that depend on no input also whole numbers and conditions."""
         self.is_constant_number = recording.tree.kind is LEAF and self.has_real_results and not recording.moving
         """Whether the result is one real number that depends on no input."""
         constants = [None if k in recording.moving else result for k, result in enumerate(recording.results)]
