@@ -1720,7 +1720,7 @@ def _find_number(variant: RecordedVariant) -> tuple[CircuitGraph, int | float]:
     if circuit is not None and recording.tree.kind is LEAF:
         if variant.is_real:
             return circuit, int(circuit.columns.outputs[0])
-        if not recording.moving and isinstance(recording.results[0], float | np.floating):
+        if variant.is_constant_number:
             return circuit, float(recording.results[0])
     raise OperandError(
         "code with branches is written for functions of numbers that return one real number; for arrays, or several "
