@@ -597,6 +597,10 @@ class VariantTree:
             variant = variant.siblings.get(check)
         return FailedWalk(last, check)
 
+    def has_grown(self, walk: FailedWalk) -> bool:
+        """Return whether another thread has added a variant where a walk ended."""
+        return self.root is not None if walk.last is None else walk.check in walk.last.siblings
+
     def add(self, variant: RecordedVariant, walk: FailedWalk) -> None:
         """Add a variant where a walk ended; if another thread was faster, the variant that was there is replaced."""
         self.variants.append(variant)
@@ -1440,7 +1444,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         variant = RecordedVariant(recording, replay, why, self._records, has_labels=call.with_labels)
         if not cache.outside_state.changed():
             # A change means that another thread has interfered, so the recording is not kept.
-            self._keep_variant(cache, key, variant, walk, args, kwargs)
+            self._keep_variant(cache, key, variant, walk, call.inputs, args, kwargs)
         answer = query(variant, call.inputs)
         return f(*args, **kwargs) if type(answer) is Flip else answer
 
@@ -1543,9 +1547,20 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         key: Any,
         variant: RecordedVariant,
         walk: FailedWalk,
+        inputs: Sequence[Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
+        """Keep a variant, unless other threads recorded one meanwhile that is valid at these inputs too."""
+        tree = cache.trees.get(key)
+        # Not while the lock is held: a replay may run ops of the user's own, which may wait for other threads.
+        while tree is not None and tree.has_grown(walk):
+            answer = tree.find_valid(RecordedVariant.replay_value, inputs)
+            if type(answer) is not FailedWalk:
+                with self._lock:
+                    self._records -= 1
+                return
+            walk = answer
         with self._lock:
             tree = cache.trees.get(key)
             if tree is None:
