@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad.errors import MutationError
 from wiregrad.frontends.recording.arguments import flatten
 
 from ..support.changing_programs import ChangingProgram, draw_point, make_changing_program
@@ -19,7 +20,11 @@ from ..support.sampling import sample_some
 SEEDS = sample_some(range(600), 30)
 CALLS = 16
 EXCUSED = (OverflowError, ZeroDivisionError)
-"""Errors of Python's numbers where NumPy's, and so recorded ones, are infinite."""
+"""Errors of Python's numbers where NumPy's, and so recorded ones, are infinite.
+
+`wg.value_and_grad` raises `MutationError` where `c *= a` would change an array without axes, which `np.where` made of
+constants; a compiled function runs such code.
+"""
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -67,6 +72,8 @@ def check_calls(program: ChangingProgram, rng: random.Random) -> None:
 
         assert describe(find_outcome(fast, *args)) == describe(wanted), (args, program.source)
         wanted, found = (find_outcome(question, *args) for question in (plain, fast.value_and_grad))
+        if isinstance(wanted, MutationError):
+            continue
         if isinstance(wanted, Exception) or isinstance(found, Exception):
             assert describe(found) == describe(wanted), (args, program.source)
         else:
@@ -98,10 +105,11 @@ def check_batches(program: ChangingProgram, rng: random.Random) -> None:
         assert [describe(x) for x in values] == [describe(float(x)) for x in wanted], (points, program.source)
         slopes = np.transpose([np.asarray(column) for column in flatten(grads)[0]]).tolist()
         for row, slope in zip(rows, slopes, strict=True):
-            with np.errstate(all="ignore"):
-                difference = differ(slope, plain(*row)[1])
+            outcome = find_outcome(plain, *row)
+            if isinstance(outcome, MutationError):
+                continue
 
-            assert not difference, (row, difference, program.source)
+            assert not differ(slope, outcome[1]), (row, differ(slope, outcome[1]), program.source)
 
 
 @pytest.mark.parametrize("with_source", [True, False])

@@ -1,9 +1,10 @@
 """Random branching functions that read variables from outside, which change between calls.
 
 A function is written as Python source: nested branches, early returns of constants, errors, loops that are left, lists
-that are filled. Arithmetic is kept to operations with one right rounding, and to what Python and NumPy compute alike,
-so that values have the bits of plain Python whichever branches were recorded. Where `np.maximum` ties with a number
-that a branch chose, gradients depend on the recording; `max` and `min` are comparisons and do not.
+that are filled. Arithmetic is kept to operations with one right rounding (`x ** 2` of Python is not: it may differ from
+`x * x` in the last bit), so that values have the bits of plain Python whichever branches were recorded. Where
+`np.maximum` ties with a number that a branch chose, gradients depend on the recording; `max` and `min` are comparisons
+and do not.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _split(text: str) -> list[str]:
 
 NUMBERS = _split("""
 {n} + {n} ; {n} - {n} ; {n} * {n} ; {n} * {n} ; {n} / 2.0 ; -{n} ; abs({n}) ; max({n}, {n}) ; min({n}, {n}, {n})
-({n} if {c} else {n}) ; helper({n}, {n}) ; fall_off({n}) ; fall_off({n}, least={n}) ; np.sqrt(abs({n})) ; {n} ** 2
+({n} if {c} else {n}) ; helper({n}, {n}) ; fall_off({n}) ; fall_off({n}, least={n}) ; np.sqrt(abs({n}))
 np.square({n}) ; np.negative({n}) ; np.floor({n}) ; np.add({n}, {n}) ; ITEMS[{k}] * {n} ; ARRAY[{k}] + {n}
 FACTOR * {n} ; shift - {n} ; MODEL.bend * {n} ; sum([{n}, {n}]) ; ({n}, {n})[{k} > 0] ; ({n} or {n}) ; ({n} and {n})
 len(ITEMS) * {n} ; ({c}) * {n} ; sum(x for x in ITEMS if x > {n}) ; max(ITEMS) - {n} ; [{n}, {n}, {n}][{k}]
