@@ -1102,11 +1102,11 @@ def test_a_change_outside_while_threads_record_leaves_no_stale_recording() -> No
 def test_a_kind_of_arguments_may_be_added_while_another_is_explained() -> None:
     fast = wg.compile(lambda x: np.sum(np.asarray(x) ** 2))
     fast(1.0)
-    differ = compiled_function.differ_in_whole_numbers
+    differ, lengths = compiled_function.differ_in_whole_numbers, [2, 3]
 
     def differ_meanwhile(*marks: Any) -> bool:
-        if len(fast.info.variants) < 3:
-            thread = threading.Thread(target=fast, args=([1.0] * (1 + len(fast.info.variants)),))
+        if lengths:
+            thread = threading.Thread(target=fast, args=([1.0] * lengths.pop(),))
             thread.start()
             wait_for_thread(thread)
         return differ(*marks)
@@ -1178,6 +1178,33 @@ def test_threads_share_recordings() -> None:
     run_in_threads(work, range(4))
 
     assert not failures
+
+
+@pytest.mark.parametrize(("others", "records"), [([2.0], 1), ([3.0, 2.0], 1), ([0.5], 2), ([0.5, 3.0], 2), ([], 1)])
+@pytest.mark.parametrize("question", ["__call__", "value_and_grad"])
+def test_what_other_threads_record_meanwhile_is_not_recorded_twice(
+    others: list[float], records: int, question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the other calls are made while the recording of the first one is compiled."""
+
+    def f(x: Any) -> Any:
+        factor = 2 if x > 1.0 else -1
+        return factor * x
+
+    fast, waiting, make = wg.compile(f), list(others), compiled_function.make_replay
+
+    def make_later(*args: Any, **kwargs: Any) -> Any:
+        if waiting:
+            getattr(fast, question)(waiting.pop())
+        return make(*args, **kwargs)
+
+    monkeypatch.setattr(compiled_function, "make_replay", make_later)
+    found = [getattr(fast, question)(x) for x in (4.0, *others, 5.0)]
+    wanted = [f(x) if question == "__call__" else wg.value_and_grad(f)(x) for x in (4.0, *others, 5.0)]
+
+    assert found == wanted
+    assert (fast.info.records, len(fast.info.variants)) == (records, records)
+    assert not fast.info.fallbacks
 
 
 def test_a_finalizer_may_call_a_function_that_is_being_called() -> None:

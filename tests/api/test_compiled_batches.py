@@ -709,6 +709,45 @@ def test_rows_of_other_structures_are_refused(f: Callable[..., Any]) -> None:
         wg.compile(f).batch(np.array([1.0, 2.0, -1.0, 3.0]))
 
 
+REAL_RESULTS: dict[str, Callable[[Any, Any], Any]] = {
+    "an array without axes": lambda x, y: np.where(y > 0.0, x, y),
+    "a whole number of NumPy": lambda x, y: np.int64(3) if x > y else x,
+    "a condition of Python": lambda x, y: True if x > y else x,
+    "a condition of NumPy": lambda x, y: np.True_ if x > y else x,
+    "a constant array without axes": lambda x, y: np.array(3) if x > y else x,
+    "a small float": lambda x, y: np.float16(0.5) if x > y else x,
+    "several": lambda x, y: [np.where(x > y, x, 1.0), np.int64(x > y), x > y, np.isnan(x)],
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*still takes new branches:RuntimeWarning")
+@pytest.mark.parametrize("limit", [1, 20])
+@pytest.mark.parametrize("name", REAL_RESULTS)
+def test_real_numbers_of_every_kind_are_results_of_a_batch(name: str, limit: int) -> None:
+    """Rows that run the function itself give NumPy's numbers, rows that are replayed mostly Python's."""
+
+    def f(x: Any, y: Any) -> Any:
+        # A new recording for most numbers of turns.
+        for _ in range(5):
+            if x > 1.0:
+                x = [x / 2.0][0]
+            else:
+                return REAL_RESULTS[name](x, y)
+        return REAL_RESULTS[name](x, -y)
+
+    xs, ys = np.array([0.5, 70.0, 1.5, 3.0, 0.25, 7.0, 5.0]), np.array([1.0, 0.3, -1.0, 0.5, 2.0, 0.0, 0.7])
+    fast = wg.compile(f, limit=limit)
+    rows = list(zip(xs.tolist(), ys.tolist(), strict=True))
+    columns = flatten(fast.batch(xs, ys))[0]
+    wanted = [flatten(f(*row))[0] for row in rows]
+
+    np.testing.assert_array_equal(np.transpose(columns), np.array(wanted, np.float64))
+    if len(columns) == 1:
+        slopes = [wg.grad(f)(*row) for row in rows]
+
+        np.testing.assert_array_equal(fast.batch_value_and_grad(xs, ys)[1], slopes)
+
+
 @pytest.mark.parametrize("f", [lambda x: [x, "text"], lambda x: [x, 1j], lambda x: [x, np.ones(2)]])
 def test_results_that_are_no_real_numbers_have_no_batch(f: Callable[..., Any]) -> None:
     with pytest.raises(OperandError, match="a batch needs a function that returns real numbers; got"):

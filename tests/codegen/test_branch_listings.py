@@ -292,16 +292,19 @@ def branch_on_sign(x: Any, y: Any) -> Any:
     return y
 
 
-def test_a_branch_that_returns_a_constant_has_no_gradient() -> None:
-    program: dict[str, Any] = {}
-    exec("def f(x):\n    return x * x if x > 1.0 else 3.0", program)
+@pytest.mark.parametrize(
+    "constant", [3.0, 3, 0, -0.0, True, np.int64(-2), np.float32(0.5), np.True_, math.inf, np.array(3)]
+)
+def test_a_branch_that_returns_a_constant_has_no_gradient(constant: Any) -> None:
+    program: dict[str, Any] = {"constant": constant}
+    exec("def f(x):\n    return x * x if x > 1.0 else constant", program)
     compiled = wg.compile(program["f"])
     values = [compiled(2.0), compiled(0.5)]
     namespace: dict[str, Any] = {}
     exec(compiled.to_python(), namespace)
 
-    assert values == [4.0, 3.0]
-    assert namespace["value_and_grad"](0.25) == (3.0, {"x": 0.0})
+    assert values == [4.0, constant]
+    assert repr(namespace["value_and_grad"](0.25)) == repr((float(constant), {"x": 0.0}))
     assert namespace["value_and_grad"](5.0) == (25.0, {"x": 10.0})
 
 

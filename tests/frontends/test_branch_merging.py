@@ -1151,6 +1151,25 @@ def test_nothing_of_the_other_arm_leaks_into_derivatives(f: Callable[..., Any]) 
             assert np.allclose(fast.hessian(*point), bends, rtol=1e-12, equal_nan=True), point
 
 
+def positive_part(y: Any) -> Any:
+    return y if y > 0.0 else 0.0
+
+
+def chosen_positive_part(y: Any) -> Any:
+    return np.where(y > 0.0, y, 0.0)
+
+
+@pytest.mark.parametrize("join", [np.maximum, np.minimum, np.fmax, np.fmin])
+def test_a_constant_that_a_merged_branch_chose_ties_as_the_result_of_where(join: Callable[..., Any]) -> None:
+    branching, choosing = (
+        wg.compile(lambda x, y, part=part: join(x, part(y)), argnums=(0, 1))
+        for part in (positive_part, chosen_positive_part)
+    )
+    slopes = [f.value_and_grad(0.0, y) for f in (branching, choosing) for y in (-1.0, 0.0)]
+
+    assert slopes == [(0.0, (0.5, 0.0))] * 4
+
+
 @pytest.mark.parametrize("f", DERIVED, ids=lambda f: f.__name__)
 def test_rows_of_a_batch_that_take_different_arms(f: Callable[..., Any]) -> None:
     fast = wg.compile(f, argnums=(0, 1))

@@ -362,9 +362,21 @@ def _fill_row(points: PointColumns, row: int, answer: Sequence[Any]) -> None:
         column[row] = number
 
 
+def is_real_number(result: object) -> bool:
+    """Return whether a result is a real number or a condition, of Python or NumPy.
+
+    >>> [is_real_number(result) for result in (2.0, np.int64(3), np.True_, np.array(0.5), np.ones(2), 1j)]
+    [True, True, True, True, False, False]
+    """
+    if type(result) is np.ndarray and not result.ndim:
+        # Some functions of NumPy, such as `np.where`, return arrays without axes.
+        result = result[()]
+    return isinstance(result, float | int | np.floating | np.integer | np.bool_)
+
+
 def require_real(result: object) -> None:
     """Raise unless a result of a function is a real number."""
-    if isinstance(result, float | int | np.floating):
+    if is_real_number(result):
         return
     kind = type(result).__name__
     hint = ""

@@ -41,6 +41,7 @@ from wiregrad.api.batches import (
     ResultStructure,
     answer_batch,
     choose_reduction,
+    is_real_number,
     make_columns,
     open_workers,
     refuse_keywords,
@@ -334,10 +335,10 @@ class RecordedVariant:
         self.is_real = returns_real(recording)
         """Whether the result is one real number that depends on the inputs."""
         self.has_real_results = all(
-            isinstance(result, float | np.floating) or (isinstance(result, int) and k not in recording.moving)
+            isinstance(result, float | np.floating) or (is_real_number(result) and k not in recording.moving)
             for k, result in enumerate(recording.results)
         )
-        """Whether the results are real numbers, those that depend on no input also whole numbers."""
+        """Whether the results are real numbers, those that depend on no input also whole numbers and conditions."""
         self.is_constant_number = recording.tree.kind is LEAF and self.has_real_results and not recording.moving
         """Whether the result is one real number that depends on no input."""
         constants = [None if k in recording.moving else result for k, result in enumerate(recording.results)]
@@ -612,6 +613,10 @@ class VariantTree:
             check = answer.check
             variant = variant.siblings.get(check)
         return FailedWalk(last, check)
+
+    def has_grown(self, walk: FailedWalk) -> bool:
+        """Return whether another thread has added a variant where a walk ended."""
+        return self.root is not None if walk.last is None else walk.check in walk.last.siblings
 
     def add(self, variant: RecordedVariant, walk: FailedWalk) -> None:
         """Add a variant where a walk ended; if another thread was faster, the variant that was there is replaced."""
@@ -1591,7 +1596,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         variant = RecordedVariant(recording, replay, why, self._records, has_labels=call.with_labels)
         if not cache.outside_state.changed():
             # A change means that another thread has interfered, so the recording is not kept.
-            self._keep_variant(cache, key, variant, walk, args, kwargs)
+            self._keep_variant(cache, key, variant, walk, call.inputs, args, kwargs)
         answer = query(variant, call.inputs)
         return f(*args, **kwargs) if type(answer) is Flip else answer
 
@@ -1694,9 +1699,20 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         key: Any,
         variant: RecordedVariant,
         walk: FailedWalk,
+        inputs: Sequence[Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
+        """Keep a variant, unless other threads recorded one meanwhile that is valid at these inputs too."""
+        tree = cache.trees.get(key)
+        # Not while the lock is held: a replay may run ops of the user's own, which may wait for other threads.
+        while tree is not None and tree.has_grown(walk):
+            answer = tree.find_valid(RecordedVariant.replay_value, inputs)
+            if type(answer) is not FailedWalk:
+                with self._lock:
+                    self._records -= 1
+                return
+            walk = answer
         with self._lock:
             tree = cache.trees.get(key)
             if tree is None:
@@ -1880,7 +1896,7 @@ def _list_results(recording: CertifiedRecording, circuit: CircuitGraph, called: 
             results[path] = nodes[k]
             continue
         constant = np.asarray(leaves[k])
-        if constant.dtype.kind not in "fiu":
+        if constant.dtype.kind not in "fiub":
             raise OperandError(
                 f"code is written for functions that return numbers and arrays, and {called} returns "
                 f"{short_repr(leaves[k])}"
