@@ -1568,6 +1568,8 @@ class RunDrawing:
         self.flows: list[Any] = []
         self.sent: list[Any] = []
         self._builder = GraphBuilder(finite=False)
+        # Each group is a module, even one called like a function, such as `norm`.
+        self._builder.recording.note_library_groups(frozenset)
         self._nodes: dict[int, int] = {}
         """The node of each tensor."""
         self._records: dict[int, list[ObservedGradient]] = {}

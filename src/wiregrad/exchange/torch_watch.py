@@ -55,6 +55,7 @@ with require_package("torch", "watching a PyTorch program"):
     import torch
     from torch.multiprocessing.reductions import StorageWeakRef
     from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+    from torch.nn.parameter import is_lazy
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -540,6 +541,8 @@ class ModuleNames:
         if module not in self.names:
             self.add_tree(type(module).__name__, module)
         name = self.names[module]
+        if has_lazy_parameters(module):
+            self.added.append((name, module))
         self.parents.setdefault(name, self.running[-1][0] if self.running else "")
         self._calls += 1
         self.running.append((name, self._calls))
@@ -553,6 +556,11 @@ class ModuleNames:
     def current(self) -> tuple[str, int]:
         """The name of the module that runs, and the number of its call; an empty name outside of modules."""
         return self.running[-1] if self.running else ("", 0)
+
+
+def has_lazy_parameters(module: Any) -> bool:
+    """Return whether a lazy module has not run yet: its own parameters get their shapes from its first input."""
+    return any(is_lazy(tensor) for tensor in (*module._parameters.values(), *module._buffers.values()))
 
 
 class PassCounter:
@@ -1040,6 +1048,9 @@ class TorchWatch:
     ) -> Any:
         if self._recorder is None or form.namespace in UNRECORDED_NAMESPACES:
             return func(*args, **kwargs)
+        if any(map(is_lazy, args)):
+            # A parameter without a shape has no numbers that could be recorded.
+            return func(*args, **kwargs)
         if self._is_internal(frame):
             return self._run_unrecorded(func, form, args, kwargs)
         if self.splits_steps and self._is_step_done and not self._backward_depth:
@@ -1073,13 +1084,16 @@ class TorchWatch:
         """Note the names of the parameters and buffers of modules that were added."""
         if self._recorder is None:
             return
-        for prefix, root in self._modules.added:
+        added = self._modules.added
+        for prefix, root in added:
             self._parameters.update((name, tensor.requires_grad) for name, tensor in root.named_parameters(prefix))
             named = [("parameter", root.named_parameters(prefix)), ("buffer", root.named_buffers(prefix))]
             for kind, pairs in named:
                 for name, tensor in pairs:
-                    self._recorder.book.name_tensor(tensor, kind, name)
-        self._modules.added.clear()
+                    if not is_lazy(tensor):
+                        self._recorder.book.name_tensor(tensor, kind, name)
+        # The parameters of a lazy module that runs are named with the next op.
+        self._modules.added = [(prefix, root) for prefix, root in added if has_lazy_parameters(root)]
 
 
 def read_limit(keep: int | str) -> float | None:
