@@ -1507,6 +1507,7 @@ def _are_alike(found: NDArray[Any], wanted: NDArray[Any], largest: float) -> boo
         return False
     epsilon = float(np.finfo(wanted.dtype).eps)
     scale = float(np.max(np.abs(wanted[finite]), initial=0.0))
-    # What is left where large gradients cancel is rounding error, and another one in a fused kernel.
-    room = math.sqrt(epsilon) * scale + 100 * epsilon * largest
+    # What is left where large gradients cancel is rounding error, and another one in a fused kernel. It may be beyond
+    # the largest number of the dtype.
+    room = np.float64(math.sqrt(epsilon) * scale + 100 * epsilon * largest)
     return bool(np.all(np.abs(found[finite] - wanted[finite]) <= room))

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from wiregrad.backends.interpreter import RUN_MAKERS
 from wiregrad.dtypes import WIRE_DTYPES, WireType, count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, NonFiniteError, UnknownNameError, short_repr, suggest_name
+from wiregrad.exchange.observed_advice import HALF_LIMITS, BrokenElement, advise, only_overflows
 from wiregrad.frontends.recording.custom_ops import FUNCTION_OP
 from wiregrad.inspect.flow import (
     Flow,
@@ -516,8 +517,6 @@ class RunShift(NamedTuple):
 
 MAX_ORIGINS = 8
 """Maximum number of origins, findings and names that a report shows."""
-HALF_LIMITS = {"float16": 65504.0}
-"""The largest number of dtypes that overflow early."""
 CUTTING_OPS = {"detach", "detach_", "item", "_local_scalar_dense", "stop_gradient"}
 
 
@@ -821,9 +820,9 @@ class ObservedFaults:
         if born_nan is not None:
             later = self.run.ops[born_nan]
             said += f"; it turns into NaN in {later.title}" + (f" at {later.place}" if later.place else "")
-        kind = "overflow" if observed.dtype in HALF_LIMITS else "forward"
-        advice = advise(self.run, op.title, observed.dtype, "forward")
-        return make_finding(op, kind, said, spoils=(name,), suggestion=advice)
+        element = locate_forward_fault(self.run, op, tensor, has_nan=has_nan)
+        kind = "overflow" if only_overflows(element) else "forward"
+        return make_finding(op, kind, said, spoils=(name,), suggestion=advise(element, self.run.framework))
 
     def _search_gradients(self, *, harmless: bool = False) -> Iterator[OpFinding]:
         """Yield the ops that first sent something that is not finite; with `harmless`, those that spoil nothing."""
@@ -857,9 +856,10 @@ class ObservedFaults:
                 "backward", function.name, function.module, place, said, text, spoils=names, scope=op.scope
             )
         said = describe_backward_fault(self.run, op, gradient, slot)
-        dtype = gradient.sent[slot].dtype if gradient.sent[slot] is not None else ""  # type: ignore[union-attr]
-        advice = advise(self.run, op.title, dtype, "backward")
-        return make_finding(op, "backward", said, spoils=names, suggestion=advice)
+        sent = self.run.read_held(gradient.sent[slot])
+        index = None if sent is None else locate_first(~np.isfinite(sent))[0]
+        element = break_element(self.run, op, "backward", gradient.sent[slot], index, slot)
+        return make_finding(op, "backward", said, spoils=names, suggestion=advise(element, self.run.framework))
 
 
 def describe_received_sum(run: ObservedRun, op: ObservedOp, gradient: ObservedGradient) -> str:
@@ -885,28 +885,76 @@ def describe_forward_fault(run: ObservedRun, op: ObservedOp, tensor: int, *, has
     spot = f" (element {list(index)}{f' and {count - 1} more' if count > 1 else ''})" if index else ""
     text = f"{op.title} gave {format_brief_number(to_python_number(result[index]))}"
     inputs = describe_inputs(run, op, result.shape, index)
-    limit = HALF_LIMITS.get(observed.dtype)
-    if limit is not None and not np.isnan(result[index]):
-        return f"{text}{inputs}{spot}: {observed.dtype} overflows beyond {limit:g}"
+    if only_overflows(break_element(run, op, "forward", observed.held, index)):
+        return f"{text}{inputs}{spot}: {observed.dtype} overflows beyond {HALF_LIMITS[observed.dtype]:g}"
     return f"{text}{inputs}{spot}"
+
+
+def locate_forward_fault(run: ObservedRun, op: ObservedOp, tensor: int, *, has_nan: bool) -> BrokenElement:
+    """Return the numbers at the first element that is not finite (with `has_nan`: the first NaN)."""
+    held = run.tensors[tensor].held
+    result = run.read_held(held)
+    index = None if result is None else locate_first(np.isnan(result) if has_nan else ~np.isfinite(result))[0]
+    return break_element(run, op, "forward", held, index)
+
+
+class Operand(NamedTuple):
+    """An argument of an op: its number at one element, or the largest one if the op reads the whole of it."""
+
+    name: str
+    number: Any
+    is_whole: bool
+    is_float: bool
+
+    @property
+    def text(self) -> str:
+        """The operand as a report shows it."""
+        label = f"{self.name} = " if self.name else ""
+        if not self.is_whole:
+            return label + format_brief_number(self.number)
+        if math.isnan(self.number):
+            return f"{label}numbers none of which is finite"
+        return f"{label}numbers up to {format_brief_number(self.number)}"
+
+
+def list_operands(
+    run: ObservedRun, op: ObservedOp, shape: tuple[int, ...], index: tuple[int, ...]
+) -> Iterator[Operand]:
+    """Yield the numbers that an op read, in the order of its arguments, at one element of its result.
+
+    Of an op that does not work by element, the largest number of each input is given.
+    """
+    for value in flatten_arguments((op.arguments, op.keywords)):
+        if not isinstance(value, TensorRef):
+            if op.title.rstrip("_") in NUMBER_OPS and type(value) in (int, float):
+                yield Operand("", value, is_whole=False, is_float=True)
+            continue
+        array = run.read_value(value.number)
+        if array is None or array.dtype.kind not in "fciub" or not array.size:
+            continue
+        name = run.tensors[value.number].name
+        is_float = array.dtype.kind in "fc"
+        if can_broadcast(array.shape, shape) and op.title not in WHOLE_OPS:
+            number = to_python_number(np.broadcast_to(array, shape)[index])
+            yield Operand(name, number, is_whole=False, is_float=is_float)
+        elif array.dtype.kind == "f":
+            yield Operand(name, largest_finite(array), is_whole=True, is_float=True)
+
+
+def flatten_arguments(value: Any) -> Iterator[Any]:
+    """Yield the tensors and numbers of nested arguments, in order."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list) and not isinstance(value, TensorRef):
+        for part in value:
+            yield from flatten_arguments(part)
+    else:
+        yield value
 
 
 def describe_inputs(run: ObservedRun, op: ObservedOp, shape: tuple[int, ...], index: tuple[int, ...]) -> str:
     """Describe the numbers that an op read: at one element if it works by element, else the largest of each input."""
-    words = []
-    for tensor in op.inputs:
-        array = run.read_value(tensor)
-        if array is None or array.dtype.kind not in "fciub" or not array.size:
-            continue
-        name = run.tensors[tensor].name
-        label = f"{name} = " if name else ""
-        if can_broadcast(array.shape, shape) and op.title not in WHOLE_OPS:
-            words.append(label + format_brief_number(to_python_number(np.broadcast_to(array, shape)[index])))
-        elif array.dtype.kind == "f":
-            words.append(f"{label}numbers up to {format_brief_number(largest_finite(array))}")
-    numbers = [value for value in op.arguments if isinstance(value, int | float) and not isinstance(value, bool)]
-    if op.title.rstrip("_") in NUMBER_OPS:
-        words += [format_brief_number(number) for number in numbers]
+    words = [operand.text for operand in list_operands(run, op, shape, index)]
     return f" at {' and '.join(words)}" if words else ""
 
 
@@ -955,61 +1003,39 @@ def describe_backward_fault(run: ObservedRun, op: ObservedOp, gradient: Observed
     return f"{text}{upstream}{describe_inputs(run, op, sent.shape, index)}{spot}"
 
 
-FORWARD_ADVICE = {
-    "log": "clamp the argument, {lib}.log({above_0}), or use {log_functions}",
-    "log2": "clamp the argument: {above_0}",
-    "log10": "clamp the argument: {above_0}",
-    "exp": "subtract the largest number first, or use logsumexp, softmax or softplus",
-    "div": "keep the divisor away from 0: divide by (b + eps), or choose it with {lib}.where before dividing",
-    "reciprocal": "keep the argument away from 0",
-    "pow": "keep the base away from 0, or the exponent small",
-    "sqrt": "the argument is negative: clamp it, {from_0}",
-    "rsqrt": "add a small number under the root: {rsqrt}(x + eps)",
-    "acos": "clamp the argument to [-1, 1]",
-    "asin": "clamp the argument to [-1, 1]",
-    "_softmax": "if a whole row is masked with -inf, leave it out, or mask with a large negative number",
-    "_log_softmax": "if a whole row is masked with -inf, leave it out, or mask with a large negative number",
-    "std": "the deviation of one number is NaN: take more, or pass correction=0",
-    "var": "the variance of one number is NaN: take more, or pass correction=0",
-}
-BACKWARD_ADVICE = {
-    "sqrt": "add a small number under the root: {lib}.sqrt(x + 1e-12)",
-    "pow": "add a small number to the base: (x + 1e-12) ** p",
-    "linalg_vector_norm": "add a small number: {lib}.sqrt((x * x).sum() + 1e-12)",
-    "log": "replace the argument where it is 0 before taking the logarithm: {lib}.log({lib}.where(x > 0, x, 1))",
-    "div": "replace the divisor where it is 0 before dividing, not after: a / {lib}.where(b > 0, b, 1)",
-    "acos": "keep the argument inside (-1, 1): {inside_1}",
-    "asin": "keep the argument inside (-1, 1): {inside_1}",
-    "exp": "replace the argument where its exponential overflows before taking it, not after",
-    "atan2": "keep one of the arguments away from 0",
-}
-SPELLINGS = {
-    "torch": {
-        "lib": "torch",
-        "above_0": "x.clamp_min(1e-12)",
-        "from_0": "x.clamp_min(0)",
-        "inside_1": "x.clamp(-1 + 1e-6, 1 - 1e-6)",
-        "rsqrt": "torch.rsqrt",
-        "log_functions": "log_softmax, logsigmoid or log1p",
-    },
-    "jax": {
-        "lib": "jnp",
-        "above_0": "jnp.maximum(x, 1e-12)",
-        "from_0": "jnp.maximum(x, 0)",
-        "inside_1": "jnp.clip(x, -1 + 1e-6, 1 - 1e-6)",
-        "rsqrt": "lax.rsqrt",
-        "log_functions": "jax.nn.log_softmax, jax.nn.log_sigmoid or jnp.log1p",
-    },
-}
-"""How each framework writes what the advice mentions."""
+def break_element(
+    run: ObservedRun, op: ObservedOp, phase: str, held: HeldValue | None, index: tuple[int, ...] | None, slot: int = 0
+) -> BrokenElement:
+    """Return the numbers at the element of a value, or of what was sent back, at which an op broke."""
+    dtype = "" if held is None else held.dtype
+    broken = run.read_held(held)
+    title = op.title.removesuffix("_")
+    if broken is None or index is None:
+        return BrokenElement(title, phase, dtype, slot=slot)
+    operands = list_operands(run, op, broken.shape, index)
+    inputs = tuple(to_real_number(operand.number) for operand in operands if operand.is_float)
+    source = next((find_maker(run, number) for number in op.inputs), "")
+    return BrokenElement(title, phase, dtype, inputs, to_real_number(broken[index]), slot, source)
 
 
-def advise(run: ObservedRun, op: str, dtype: str, phase: str) -> str:
-    """Return what to write instead of an op that broke; empty if nothing is known."""
-    if dtype in HALF_LIMITS and phase == "forward":
-        return f"scale the values down, or compute this op in float32 or bfloat16 instead of {dtype}"
-    table = FORWARD_ADVICE if phase == "forward" else BACKWARD_ADVICE
-    return table.get(op.rstrip("_"), "").format(**SPELLINGS[run.framework])
+def to_real_number(number: Any) -> float:
+    """Return a number as a float; NaN for complex numbers."""
+    return math.nan if np.iscomplexobj(number) else float(number)
+
+
+def find_maker(run: ObservedRun, tensor: int) -> str:
+    """Return the title of the op that computed a tensor, behind views and copies of it; empty if it is from outside."""
+    while (producer := run.tensors[tensor].producer) is not None:
+        op = run.ops[producer]
+        if op.title not in COPYING_OPS or not op.inputs:
+            return op.title
+        tensor = op.inputs[0]
+    return ""
+
+
+COPYING_OPS = {"view", "_unsafe_view", "reshape", "expand", "select", "slice", "squeeze", "unsqueeze", "t", "transpose"}
+COPYING_OPS |= {"permute", "clone", "index", "gather", "_to_copy", "broadcast_in_dim", "convert_element_type"}
+"""Ops whose results are elements of their first input."""
 
 
 INPLACE_ERROR = re.compile(r"modified by an inplace operation: \[torch\.\w+ \[([\d, ]*)\]\]")
