@@ -257,6 +257,6 @@ def test_every_remedy_has_a_program_that_it_mends(monkeypatch: pytest.MonkeyPatc
 def test_general_advice_is_given_where_the_numbers_were_not_kept(program: str, advice: str) -> None:
     x = torch.zeros(2000, requires_grad=True)
     with wg.watch(keep="summaries") as seen:
-        eval(program).sum().backward()
+        eval(program, {"x": x}).sum().backward()
 
     assert advice in seen.blame().origins[0].suggestion

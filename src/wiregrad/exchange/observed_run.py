@@ -600,6 +600,8 @@ class ObservedBlame(Report):
     origins: tuple[OpFinding, ...]
     source: str
     is_empty: bool = False
+    has_backward: bool = True
+    """Whether a backward pass ran."""
     ended: str = ""
     """The error that ended the program, if it is not explained."""
     is_skipped: bool = False
@@ -613,7 +615,7 @@ class ObservedBlame(Report):
     def lines(self) -> Iterator[str]:
         """Return the origins in the order of causes, then the harmless ones."""
         if not self.origins:
-            yield "no op ran" if self.is_empty else "the losses and all gradients are finite"
+            yield self._describe_finite()
         for origin in self.origins[:MAX_ORIGINS]:
             yield from origin.lines()
         if len(self.origins) > MAX_ORIGINS:
@@ -627,6 +629,13 @@ class ObservedBlame(Report):
         if self.ended:
             yield f"the program ended with {self.ended}"
         yield self.source
+
+    def _describe_finite(self) -> str:
+        if self.is_empty:
+            return "no op ran"
+        if not self.has_backward:
+            return "the results are finite; no backward pass ran, so there are no gradients"
+        return "the losses and all gradients are finite"
 
 
 class BrokenTensor(NamedTuple):
@@ -729,6 +738,18 @@ def describe_outside(tensor: ObservedTensor) -> str:
     return f"an unnamed tensor of shape {tensor.shape}" if tensor.shape else "an unnamed number"
 
 
+def find_ends(run: ObservedRun) -> Iterator[int]:
+    """Yield the numbers that a run without a backward pass leaves: no op reads them, or only to decide or to choose."""
+    for op in run.ops:
+        if op.title.startswith(("empty", "new_empty")):
+            # Memory that nothing was written to yet.
+            continue
+        for number in op.outputs:
+            results = [k for reader in run.readers.get(number, ()) for k in run.ops[reader].outputs]
+            if not any(run.tensors[k].dtype.startswith(("float", "bfloat", "complex")) for k in results):
+                yield number
+
+
 class ObservedFaults:
     """Finds where values and gradients that are not finite come from."""
 
@@ -756,12 +777,14 @@ class ObservedFaults:
 
     @cached_property
     def _broken_roots(self) -> list[int]:
-        """The losses that are not finite."""
-        return [root for root in self.run.find_roots() if any(self.is_broken(root))]
+        """The losses that are not finite; without a backward pass, the results."""
+        if self.run.roots:
+            return [root for root in self.run.find_roots() if any(self.is_broken(root))]
+        return [end for end in find_ends(self.run) if any(self.is_broken(end)) and end not in self._meant]
 
     def _search_values(self, spoiled: Sequence[int]) -> Iterator[OpFinding]:
         for tensor in spoiled:
-            name = self.run.tensors[tensor].name or "the loss"
+            name = self.run.tensors[tensor].name or ("the loss" if self.run.roots else "a result")
             origin = self._trace_value(tensor)
             yield self._describe_origin(origin, name)
 
@@ -1132,7 +1155,13 @@ def blame_run(run: ObservedRun, saves: SavesTensor, steps: Sequence[ObservedRun]
     faults = tuple(origins or search.search())
     is_skipped = run.is_scaled and any(fault.kind == "backward" for fault in faults)
     return ObservedBlame(
-        faults, describe_source(run), not run.ops, ended, is_skipped, harmless=tuple(search.search_harmless())
+        faults,
+        describe_source(run),
+        not run.ops,
+        run.backwards > 0,
+        ended,
+        is_skipped,
+        harmless=tuple(search.search_harmless()),
     )
 
 

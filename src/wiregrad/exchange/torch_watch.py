@@ -838,6 +838,8 @@ class TorchWatch:
         self._recorder: StepRecorder | None = None
         self.steps: deque[ObservedRun] = deque()
         self.steps_seen = 0
+        self._ops_released = 0
+        """How many ops were recorded in steps that are no longer held."""
         self.splits_steps = True
         """Whether the first op after a backward pass begins another step."""
         self.ends_at_leaves = True
@@ -929,6 +931,11 @@ class TorchWatch:
         # A copy, because more may be recorded after a question inside of the block.
         return join_linked_steps(list(self.steps)[: last + 1])
 
+    @property
+    def ops_seen(self) -> int:
+        """How many ops were recorded, in all steps."""
+        return self._ops_released + sum(len(run.ops) for run in self.steps)
+
     @contextmanager
     def _pause(self) -> Iterator[ObservedRun]:
         """Return the run to ask about; what is computed in this block is not recorded."""
@@ -949,7 +956,12 @@ class TorchWatch:
         An error of autograd about a value that was changed in place is explained too.
         """
         with self._pause() as run:
-            return blame_run(run, torch_replay.saves_tensor, list(self.steps))
+            answer = blame_run(run, torch_replay.saves_tensor, list(self.steps))
+            last = self.steps[-1]
+            if answer or last.backwards or not run.backwards:
+                return answer
+            # What is computed after the last backward pass, such as a validation.
+            return blame_run(last, torch_replay.saves_tensor) or answer
 
     def explain(self, name: str) -> ObservedExplanation:
         """Say why the gradient of a parameter or input is absent, zero, not finite or what it is."""
@@ -993,7 +1005,9 @@ class TorchWatch:
                     raise NonFiniteError(f"the loss or a gradient of step {step} is not finite; ask seen.blame()")
                 return
         while len(self.steps) >= MAX_STEPS or (self.steps and self._store.bytes > self._store.limit / 2):
-            self._store.release(self.steps.popleft())
+            oldest = self.steps.popleft()
+            self._ops_released += len(oldest.ops)
+            self._store.release(oldest)
         self._store.begin_step()
         self._is_step_done = False
         self._recorder = StepRecorder(
