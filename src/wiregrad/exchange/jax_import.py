@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from wiregrad.backends.interpreter import evaluate_nodes
 from wiregrad.dtypes import DTYPES, WireType, format_brief_number
 from wiregrad.errors import CheckError, InputError, NoRuleError, UnknownOpsError, is_library_file, require_package
+from wiregrad.exchange.observed_explain import ObservedExplanation, explain_run
+from wiregrad.exchange.observed_flow import ObservedFlow, flow_run
 from wiregrad.exchange.observed_run import (
     UNDECIDED,
     BackwardCheck,
     HeldValue,
     ObservedBlame,
-    ObservedExplanation,
-    ObservedFlow,
     ObservedFunction,
     ObservedGradient,
     ObservedOp,
@@ -42,8 +42,6 @@ from wiregrad.exchange.observed_run import (
     TensorRef,
     blame_run,
     describe_source,
-    explain_run,
-    flow_run,
     largest_finite,
     make_finding,
 )

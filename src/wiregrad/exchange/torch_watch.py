@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from wiregrad.errors import InputError, NonFiniteError, is_library_file, require_package, short_repr
 from wiregrad.exchange import torch_replay
+from wiregrad.exchange.observed_explain import ObservedExplanation, explain_run
+from wiregrad.exchange.observed_flow import ObservedFlow, flow_run
 from wiregrad.exchange.observed_run import (
     BackwardCheck,
     HeldValue,
     ObservedBlame,
-    ObservedExplanation,
-    ObservedFlow,
     ObservedFunction,
     ObservedGradient,
     ObservedOp,
@@ -43,8 +43,6 @@ from wiregrad.exchange.observed_run import (
     TensorRef,
     TensorSummary,
     blame_run,
-    explain_run,
-    flow_run,
     identify_tensor,
     join_linked_steps,
     reads_graph_of_before,
