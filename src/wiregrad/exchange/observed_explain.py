@@ -212,7 +212,7 @@ class GradientSearch:
         used = self.run.readers.keys() | self.run.by_target.keys()
         if not any(tensor.index in used for tensor in self.tensors):
             return "unused", f"no op read {self.name}"
-        if not self.run.gradients:
+        if not self.run.roots:
             return "none", "no backward pass ran"
         return None
 
@@ -313,6 +313,8 @@ class GradientSearch:
             yield f"along the path that carries most: {' x '.join(shorten_chain(factors))}"
         if len(tallies) == 1 and MOSTLY_ZERO_SHARE <= tallies[0].zero_share < 1.0:
             yield f"{tallies[0].zeros} of its {tallies[0].size} elements are exactly 0"
+        if self.name in self.run.accumulated:
+            yield "it was added to the gradient of an earlier step, which was not reset: call optimizer.zero_grad()"
         for step in self.path.steps:
             dead = count_dead_units(self.run, step.op) if is_rectifier(step.op) else None
             if dead is not None and dead.share >= MIN_DEAD_UNIT_SHARE:

@@ -22,6 +22,7 @@ from wiregrad.exchange.observed_run import (
     ObservedGradient,
     ObservedOp,
     ObservedRun,
+    describe_accumulation,
     describe_source,
     find_nonfinite,
     measure,
@@ -104,7 +105,13 @@ def flow_run(run: ObservedRun) -> ObservedFlow:
     """Measure gradients layer by layer, and find where they vanish, explode or stop."""
     groups = group_layers(run)
     layers = [measure_layer(run, name, rank, gradients) for rank, (name, gradients) in enumerate(groups)]
-    odd = [*find_broken(run, layers), *find_dead(run), *find_outer_broadcasts(run), *find_missing(run)]
+    odd = [
+        *find_broken(run, layers),
+        *find_dead(run),
+        *find_outer_broadcasts(run),
+        *find_missing(run),
+        *find_accumulated(run),
+    ]
     # "Steady" would be misleading beside a missing or broken gradient.
     trends = [finding for finding in find_trends(run, layers, groups) if not odd or finding.kind != "steady"]
     findings = [*odd, *trends]
@@ -124,6 +131,12 @@ def find_broken(run: ObservedRun, layers: Sequence[FlowLayer]) -> Iterator[Obser
         what = format_nonfinite(layer.gradient.nans, layer.gradient.infs)
         said = f"{what} in the gradient, first at {layer.name}; ask seen.blame() where from"
         yield ObservedFlowFinding("nonfinite", layer.name, math.nan, said)
+
+
+def find_accumulated(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
+    """Report gradients that were added to those of a step before, which an optimizer had used."""
+    for said in describe_accumulation(run):
+        yield ObservedFlowFinding("accumulates", run.accumulated[0], math.nan, said)
 
 
 def find_trends(

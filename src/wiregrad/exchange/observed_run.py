@@ -261,6 +261,8 @@ class ObservedRun:
     """The number of its first backward pass, counted over all steps."""
     is_scaled: bool = False
     """Whether a gradient scaler multiplied the loss, which skips steps whose gradients overflow."""
+    accumulated: list[str] = field(default_factory=list)
+    """The parameters whose gradients are added to those that an optimizer has used."""
     earlier_roots: list[int] = field(default_factory=list)
     """The tensors at which backward passes of steps began that were joined to it."""
 
@@ -601,6 +603,8 @@ class ObservedBlame(Report):
     """The error that ended the program, if it is not explained."""
     is_skipped: bool = False
     """Whether a gradient scaler skips the step, because only gradients are not finite."""
+    notes: tuple[str, ...] = ()
+    """What else is wrong with the step, such as gradients that are added to those of the step before."""
     harmless: tuple[OpFinding, ...] = ()
     """What broke without spoiling the loss or the gradient of a parameter or input."""
 
@@ -621,6 +625,7 @@ class ObservedBlame(Report):
             yield from where
         if self.is_skipped:
             yield "a gradient scaler skips such a step and lowers its scale: it is a fault only if it goes on"
+        yield from self.notes
         if self.ended:
             yield f"the program ended with {self.ended}"
         yield self.source
@@ -835,6 +840,7 @@ class ObservedFaults:
             return OpFinding("outside", "", "", None, said, spoils=(name,))
         op = self.run.ops[observed.producer]
         said = describe_forward_fault(self.run, op, tensor, has_nan=has_nan)
+        said += describe_growth(self.run, op, tensor)
         if born_nan is not None:
             later = self.run.ops[born_nan]
             said += f"; it turns into NaN in {later.title}" + (f" at {later.place}" if later.place else "")
@@ -906,6 +912,45 @@ def describe_forward_fault(run: ObservedRun, op: ObservedOp, tensor: int, *, has
     if only_overflows(break_element(run, op, "forward", observed.held, index)):
         return f"{text}{inputs}{spot}: {observed.dtype} overflows beyond {HALF_LIMITS[observed.dtype]:g}"
     return f"{text}{inputs}{spot}"
+
+
+def describe_growth(run: ObservedRun, op: ObservedOp, tensor: int) -> str:
+    """Say which calls made the numbers so large that the result of an op is infinite; empty if they were not large."""
+    if not find_nonfinite(run, run.tensors[tensor].held)[1]:
+        return ""
+    growth: dict[tuple[str, Place | None], list[float]] = {}
+    sizes = {number: largest_number(run, number) for number in op.inputs}
+    before = max(sizes, key=sizes.__getitem__, default=None)
+    if before is None or not sizes[before] > LARGE_NUMBER:
+        return ""
+    tensor = before
+    while (parents := run.value_sources_of(tensor)) and max(sizes := [largest_number(run, k) for k in parents]) > 0:
+        largest = max(range(len(parents)), key=sizes.__getitem__)
+        producer = run.tensors[tensor].producer
+        if producer is not None:
+            maker = run.ops[producer]
+            factor = largest_number(run, tensor) / sizes[largest]
+            growth.setdefault((maker.title, maker.place), []).append(math.log10(factor) if factor > 0 else 0.0)
+        tensor = parents[largest]
+    if largest_number(run, tensor) > LARGE_NUMBER:
+        name = f"{run.tensors[tensor].kind} {run.tensors[tensor].name}".strip()
+        return f"; {name} already has numbers up to {format_brief_number(largest_number(run, tensor))}"
+    (title, place), factors = max(growth.items(), key=lambda item: sum(item[1]))
+    where = f" at {place}" if place is not None else ""
+    calls = f" in {len(factors)} calls" if len(factors) > 1 else ""
+    return (
+        f"; the numbers grew on the way, {format_brief_number(10.0 ** sum(factors), 3)} times in {title}{where}{calls}"
+    )
+
+
+LARGE_NUMBER = 1e6
+"""From which size on it is said where numbers grew."""
+
+
+def largest_number(run: ObservedRun, tensor: int) -> float:
+    """Return the largest magnitude of the finite numbers of a tensor; 0 if they are not known."""
+    high = measure(run, run.tensors[tensor].held).high
+    return 0.0 if math.isnan(high) else high
 
 
 def locate_forward_fault(run: ObservedRun, op: ObservedOp, tensor: int, *, has_nan: bool) -> BrokenElement:
@@ -1133,6 +1178,16 @@ def describe_overwrite(op: ObservedOp, write: StorageWrite) -> OpFinding:
     return make_finding(op, "overwritten", said, second=write.place, suggestion=write.suggestion)
 
 
+def describe_accumulation(run: ObservedRun) -> Iterator[str]:
+    """Say which gradients an optimizer used that were added to those of a step before."""
+    if run.accumulated:
+        names = join_with_and(shorten_list(run.accumulated))
+        yield (
+            f"the gradients of {names} were not reset after an optimizer's step, so that the next step uses their sum "
+            "with the new ones: call optimizer.zero_grad() before each backward pass"
+        )
+
+
 def blame_run(run: ObservedRun, saves: SavesTensor, steps: Sequence[ObservedRun] = ()) -> ObservedBlame:
     """Find the ops that first made something that is not finite, or that overwrote what a backward pass needed.
 
@@ -1156,6 +1211,7 @@ def blame_run(run: ObservedRun, saves: SavesTensor, steps: Sequence[ObservedRun]
         run.backwards > 0,
         ended,
         is_skipped,
+        tuple(describe_accumulation(run)),
         harmless=tuple(search.search_harmless()),
     )
 

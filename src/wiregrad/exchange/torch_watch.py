@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from wiregrad.errors import InputError, NonFiniteError, is_library_file, require_package, short_repr
 from wiregrad.exchange import torch_replay
+from wiregrad.exchange.observed_errors import explain_error
 from wiregrad.exchange.observed_explain import ObservedExplanation, explain_run
 from wiregrad.exchange.observed_flow import ObservedFlow, flow_run
 from wiregrad.exchange.observed_run import (
@@ -561,6 +562,46 @@ def has_lazy_parameters(module: Any) -> bool:
     return any(is_lazy(tensor) for tensor in (*module._parameters.values(), *module._buffers.values()))
 
 
+class UsedGradients:
+    """Finds gradients that an optimizer used and nobody reset, so that the next step uses their sum with the next ones.
+
+    Only references that keep nothing alive are held.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[int, tuple[weakref.ref[Any], int]] = {}
+        """The gradient that each parameter had after a step, and how often it was written by then."""
+        self._added: dict[int, weakref.ref[Any]] = {}
+        """The gradients to which a backward pass added others, although an optimizer had used them."""
+
+    def note_update(self, parameters: Iterable[Any]) -> None:
+        """Note the gradients that a step of an optimizer has used."""
+        for parameter in parameters:
+            self._added.pop(id(parameter), None)
+            self._used.pop(id(parameter), None)
+            if parameter.grad is not None:
+                self._used[id(parameter)] = weakref.ref(parameter.grad), parameter.grad._version
+
+    def begin_backward(self, parameters: Iterable[Any]) -> None:
+        """Note the gradients to which a backward pass will add."""
+        for parameter in parameters:
+            own = parameter.grad
+            used, version = self._used.get(id(parameter), (None, 0))
+            is_unchanged = used is not None and own is not None and used() is own and own._version == version
+            is_added = id(parameter) in self._added and self._added[id(parameter)]() is own
+            with torch._C._DisableTorchDispatch():
+                is_stale = own is not None and (is_unchanged or is_added) and (own.is_sparse or bool(own.any()))
+            if is_stale:
+                self._added[id(parameter)] = weakref.ref(own)
+            else:
+                self._added.pop(id(parameter), None)
+
+    def is_added(self, parameter: Any) -> bool:
+        """Return whether the gradient of a parameter is a sum with one that was used before."""
+        added = self._added.get(id(parameter))
+        return added is not None and parameter.grad is not None and added() is parameter.grad
+
+
 class PassCounter:
     """Counts the backward passes of all steps."""
 
@@ -848,6 +889,9 @@ class TorchWatch:
         self._update: ObservedUpdate | None = None
         """The step of an optimizer that runs."""
         self._passes = PassCounter()
+        self._used_gradients = UsedGradients()
+        self._optimized: dict[int, Any] = {}
+        """The parameters that optimizers change."""
         self._skipped = 0
         """How many steps in a row had gradients that are not finite."""
         self._cleanups: list[Callable[[], object]] = []
@@ -913,6 +957,7 @@ class TorchWatch:
 
     def _begin_backward(self, roots: Any, *, keeps_graph: bool) -> None:
         if self._recorder is not None and not self._backward_depth:
+            self._used_gradients.begin_backward(self._optimized.values())
             self._recorder.begin_backward(roots if isinstance(roots, list | tuple) else [roots])
             # A graph that is kept is used again, by a second backward pass or a derivative of the gradient.
             self._is_step_done = not keeps_graph
@@ -956,6 +1001,8 @@ class TorchWatch:
         with self._pause() as run:
             answer = blame_run(run, torch_replay.saves_tensor, list(self.steps))
             last = self.steps[-1]
+            if answer.ended and not answer:
+                return explain_error(answer, list(self.steps))
             if answer or last.backwards or not run.backwards:
                 return answer
             # What is computed after the last backward pass, such as a validation.
@@ -986,8 +1033,13 @@ class TorchWatch:
             site = self._sites.find(sys._getframe(1))[0]
             self._update = ObservedUpdate(type(optimizer).__name__, site, len(run.ops))
             run.updates.append(self._update)
+            added = filter(self._used_gradients.is_added, list_parameters(optimizer))
+            run.accumulated += [self._recorder.book.look_up(parameter).name for parameter in added]
 
-    def _end_update(self, *_: Any) -> None:
+    def _end_update(self, optimizer: Any, *_: Any) -> None:
+        if self._recorder is not None:
+            self._optimized.update((id(parameter), parameter) for parameter in list_parameters(optimizer))
+            self._used_gradients.note_update(list_parameters(optimizer))
         self._update_depth = 0
         self._update = None
         self._is_step_done = self._recorder is not None and self._recorder.run.backwards > 0
@@ -1106,6 +1158,11 @@ class TorchWatch:
                         self._recorder.book.name_tensor(tensor, kind, name)
         # The parameters of a lazy module that runs are named with the next op.
         self._modules.added = [(prefix, root) for prefix, root in added if has_lazy_parameters(root)]
+
+
+def list_parameters(optimizer: Any) -> list[Any]:
+    """Return the parameters that an optimizer changes."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def read_limit(keep: int | str) -> float | None:
