@@ -70,6 +70,15 @@ def test_an_ordinary_gradient_names_the_op_that_computed_it(x: Tensor) -> None:
     assert (answer.kind, answer.op, answer.notes) == ("value", "addmm", ())
 
 
+def test_a_bias_before_a_normalisation_is_said_to_cancel(x: Tensor) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 1))
+    seen = watch_model(model, x, lambda y: y.square().mean())
+
+    assert seen.explain("0.bias").kind == "cancelling"
+    assert "as those of a bias before a normalisation do" in seen.explain("0.bias").said
+    assert seen.explain("0.weight").kind == "value"
+
+
 def make_zero_weight() -> nn.Module:
     model = stack(nn.Tanh, 1)
     nn.init.zeros_(model[2].weight)

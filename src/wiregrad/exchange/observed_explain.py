@@ -1,7 +1,7 @@
 """Why the gradient of a parameter of a watched program is absent, zero, tiny, huge or what it is.
 
 A cut is found by following what was computed from the tensor until no gradient could flow back. A gradient that came is
-followed from the tensor to the loss, along the largest part at each op (`GradientPath`): the ratios of what ops sent to
+followed from the tensor to the loss, along the largest part at each op (`ObservedPath`): the ratios of what ops sent to
 what they received say which of them made it small or large. All numbers are the framework's own.
 """
 
@@ -60,7 +60,7 @@ class ObservedExplanation(Report):
 
     name: str
     kind: str
-    """`none`, `frozen`, `unused`, `cut`, `zero`, `tiny`, `huge`, `nonfinite` or `value`."""
+    """`none`, `frozen`, `unused`, `cut`, `zero`, `tiny`, `huge`, `cancelling`, `nonfinite` or `value`."""
     finding: OpFinding
     source: str
     notes: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ class OpEffect(NamedTuple):
         return f"{self.steps[0].op.title} {verb}{size}{change}{times}"
 
 
-class GradientPath:
+class ObservedPath:
     """The way of a gradient from the loss to a tensor, along the largest part at each op."""
 
     def __init__(self, run: ObservedRun, parts: Sequence[tuple[ObservedGradient, int]]) -> None:
@@ -212,7 +212,7 @@ class GradientSearch:
         used = self.run.readers.keys() | self.run.by_target.keys()
         if not any(tensor.index in used for tensor in self.tensors):
             return "unused", f"no op read {self.name}"
-        if not self.run.roots:
+        if not (self.run.roots or self.run.gradients):
             return "none", "no backward pass ran"
         return None
 
@@ -279,19 +279,30 @@ class GradientSearch:
         count = f", the sum of {len(self._parts)} parts" if len(self._parts) > 1 else ""
         said = f"the gradient of {self.name} has rms {format_brief_number(tallies[largest].rms)}{count}"
         kind = classify_size(max(tally.high for tally in tallies), self.path.factor)
+        sender = self._find_sender(self._parts[largest][0])
+        if kind == "value":
+            return kind, make_finding(sender, kind, f"{said}; {sender.title} sent {'the largest' if count else 'it'}")
+        last = next((step for step in self.path.steps if step.op is sender), None)
+        if kind == "tiny" and last is not None and last.strength < math.log10(SHRUNK_GRADIENT):
+            said += (
+                f": the numbers that {sender.title} adds up nearly cancel, as those of a bias before a normalisation do"
+            )
+            return "cancelling", make_finding(sender, "cancelling", said)
+        return kind, self._describe_size(kind, said, sender)
+
+    def _describe_size(self, kind: str, said: str, sender: ObservedOp) -> OpFinding:
+        """Name the ops that made a gradient tiny or huge."""
         effects = self.path.rank_effects(grows=kind == "huge")[:MAX_NAMED_OPS]
-        if kind == "value" or not effects:
-            op = self._find_sender(self._parts[largest][0])
-            sender = f"{op.title} sent {'the largest' if count else 'it'}"
-            return kind, make_finding(op, kind, f"{said}, which is {kind}" if kind != "value" else f"{said}; {sender}")
-        steepest = effects[0].find_steepest()
+        if not effects:
+            return make_finding(sender, kind, f"{said}, which is {kind}")
         first, *others = effects
+        steepest = first.find_steepest().op
         change = " smaller" if kind == "tiny" else " larger"
         words = join_with_and([first.describe(change), *(effect.describe() for effect in others)])
         said = f"{said}, which is {kind}: {words}"
-        if len(effects[0].steps) > 1:
-            said += f"; the steepest {steepest.op.title}:"
-        return kind, make_finding(steepest.op, kind, said)
+        if len(first.steps) > 1:
+            said += f"; the steepest {steepest.title}:"
+        return make_finding(steepest, kind, said)
 
     def _find_sender(self, gradient: ObservedGradient) -> ObservedOp:
         """Return the op that computed a part of the gradient, and did not only move it."""
@@ -300,9 +311,9 @@ class GradientSearch:
         return next((step.op for step in path if step.op.title not in COPYING_OPS), last)
 
     @cached_property
-    def path(self) -> GradientPath:
+    def path(self) -> ObservedPath:
         """The way that the largest part of the gradient took."""
-        return GradientPath(self.run, self._parts)
+        return ObservedPath(self.run, self._parts)
 
     def list_notes(self) -> Iterator[str]:
         """Note the factors of a tiny or huge gradient, its zeros, and rectifiers that are dead in part."""
@@ -448,5 +459,5 @@ def explain_run(run: ObservedRun, name: str) -> ObservedExplanation:
         raise UnknownNameError(f"the observed run has no tensor called {short_repr(name)}{suggest_name(name, known)}")
     search = GradientSearch(run, name)
     kind, finding = search.explain()
-    notes = tuple(search.list_notes()) if kind in ("value", "tiny", "huge") else ()
+    notes = tuple(search.list_notes()) if kind in ("value", "tiny", "huge", "cancelling") else ()
     return ObservedExplanation(name, kind, finding, describe_source(run), notes)

@@ -4,9 +4,9 @@ Nothing is interpreted here. An `ObservedTensor` is one version of one tensor: a
 does a view that is read after its storage was written through another view. An `ObservedOp` refers to tensors by their
 numbers (`TensorRef`), in the order in which the framework ran them.
 
-Questions: which op broke a number (`blame_run`), why a parameter has no gradient (`explain_run`), how gradients flow
-(`flow_run`). Every answer is read off the framework's own values and gradients, and says so in its last line. Nothing
-is computed again, so an answer holds for the dtype and the kernels that were used.
+Questions: which op broke a number (`blame_run`), why a parameter has no gradient (`observed_explain`), how gradients
+flow (`observed_flow`). Every answer is read off the framework's own values and gradients, and says so in its last line.
+Nothing is computed again, so an answer holds for the dtype and the kernels that were used.
 """
 
 from __future__ import annotations
@@ -778,7 +778,7 @@ class ObservedFaults:
     @cached_property
     def _broken_roots(self) -> list[int]:
         """The losses that are not finite; without a backward pass, the results."""
-        if self.run.roots:
+        if self.run.roots or self.run.gradients:
             return [root for root in self.run.find_roots() if any(self.is_broken(root))]
         return [end for end in find_ends(self.run) if any(self.is_broken(end)) and end not in self._meant]
 
@@ -1208,7 +1208,7 @@ def blame_run(run: ObservedRun, saves: SavesTensor, steps: Sequence[ObservedRun]
         faults,
         describe_source(run),
         not run.ops,
-        run.backwards > 0,
+        bool(run.backwards or run.gradients),
         ended,
         is_skipped,
         tuple(describe_accumulation(run)),
