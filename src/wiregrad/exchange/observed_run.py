@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from types import CodeType
 from typing import Any, NamedTuple
@@ -916,30 +916,34 @@ def describe_forward_fault(run: ObservedRun, op: ObservedOp, tensor: int, *, has
 
 def describe_growth(run: ObservedRun, op: ObservedOp, tensor: int) -> str:
     """Say which calls made the numbers so large that the result of an op is infinite; empty if they were not large."""
-    if not find_nonfinite(run, run.tensors[tensor].held)[1]:
+    if not find_nonfinite(run, run.tensors[tensor].held)[1] or not op.inputs:
+        return ""
+    start = max(op.inputs, key=partial(largest_number, run))
+    if not largest_number(run, start) > LARGE_NUMBER:
         return ""
     growth: dict[tuple[str, Place | None], list[float]] = {}
-    sizes = {number: largest_number(run, number) for number in op.inputs}
-    before = max(sizes, key=sizes.__getitem__, default=None)
-    if before is None or not sizes[before] > LARGE_NUMBER:
-        return ""
-    tensor = before
-    while (parents := run.value_sources_of(tensor)) and max(sizes := [largest_number(run, k) for k in parents]) > 0:
-        largest = max(range(len(parents)), key=sizes.__getitem__)
-        producer = run.tensors[tensor].producer
-        if producer is not None:
+    # Parameters end the search, also those that the run has made.
+    while parents := run.parents_of(start):
+        parent = max(parents, key=partial(largest_number, run))
+        before, after = largest_number(run, parent), largest_number(run, start)
+        producer = run.tensors[start].producer
+        if not before > 0:
+            break
+        if producer is not None and after > 0:
             maker = run.ops[producer]
-            factor = largest_number(run, tensor) / sizes[largest]
-            growth.setdefault((maker.title, maker.place), []).append(math.log10(factor) if factor > 0 else 0.0)
-        tensor = parents[largest]
-    if largest_number(run, tensor) > LARGE_NUMBER:
-        name = f"{run.tensors[tensor].kind} {run.tensors[tensor].name}".strip()
-        return f"; {name} already has numbers up to {format_brief_number(largest_number(run, tensor))}"
-    (title, place), factors = max(growth.items(), key=lambda item: sum(item[1]))
+            growth.setdefault((maker.title, maker.place), []).append(math.log10(after / before))
+        start = parent
+    size = largest_number(run, start)
+    if size > LARGE_NUMBER:
+        producer = run.tensors[start].producer
+        outside = f"{run.tensors[start].kind} {describe_outside(run.tensors[start])}"
+        name = outside if producer is None else f"what {run.ops[producer].title} made"
+        return f"; {name} already has numbers up to {format_brief_number(size)}"
+    (title, place), powers = max(growth.items(), key=lambda item: sum(item[1]))
     where = f" at {place}" if place is not None else ""
-    calls = f" in {len(factors)} calls" if len(factors) > 1 else ""
+    calls = f" in {len(powers)} calls" if len(powers) > 1 else ""
     return (
-        f"; the numbers grew on the way, {format_brief_number(10.0 ** sum(factors), 3)} times in {title}{where}{calls}"
+        f"; the numbers grew on the way, {format_brief_number(10.0 ** sum(powers), 3)} times in {title}{where}{calls}"
     )
 
 
@@ -949,6 +953,10 @@ LARGE_NUMBER = 1e6
 
 def largest_number(run: ObservedRun, tensor: int) -> float:
     """Return the largest magnitude of the finite numbers of a tensor; 0 if they are not known."""
+    producer = run.tensors[tensor].producer
+    if producer is not None and run.ops[producer].title.startswith(("empty", "new_empty")):
+        # Memory that nothing was written to yet.
+        return 0.0
     high = measure(run, run.tensors[tensor].held).high
     return 0.0 if math.isnan(high) else high
 

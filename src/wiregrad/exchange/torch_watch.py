@@ -585,16 +585,22 @@ class UsedGradients:
     def begin_backward(self, parameters: Iterable[Any]) -> None:
         """Note the gradients to which a backward pass will add."""
         for parameter in parameters:
-            own = parameter.grad
-            used, version = self._used.get(id(parameter), (None, 0))
-            is_unchanged = used is not None and own is not None and used() is own and own._version == version
-            is_added = id(parameter) in self._added and self._added[id(parameter)]() is own
-            with torch._C._DisableTorchDispatch():
-                is_stale = own is not None and (is_unchanged or is_added) and (own.is_sparse or bool(own.any()))
-            if is_stale:
-                self._added[id(parameter)] = weakref.ref(own)
+            if self._is_stale(parameter):
+                self._added[id(parameter)] = weakref.ref(parameter.grad)
             else:
                 self._added.pop(id(parameter), None)
+
+    def _is_stale(self, parameter: Any) -> bool:
+        """Return whether a gradient has numbers that an optimizer has used."""
+        gradient = parameter.grad
+        if gradient is None:
+            return False
+        known = self._used.get(id(parameter))
+        is_unchanged = known is not None and known[1] == gradient._version and known[0]() is gradient
+        if not (is_unchanged or self.is_added(parameter)):
+            return False
+        with torch._C._DisableTorchDispatch():
+            return bool(gradient.is_sparse or gradient.any())
 
     def is_added(self, parameter: Any) -> bool:
         """Return whether the gradient of a parameter is a sum with one that was used before."""
