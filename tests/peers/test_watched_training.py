@@ -162,6 +162,25 @@ def test_gradients_of_the_other_network_are_reset_in_time(set_to_none: bool) -> 
     assert [run.accumulated for run in seen.steps] == [[]] * len(seen.steps)
 
 
+@pytest.mark.parametrize("keep", ["auto", 3000])
+def test_a_validation_under_no_grad_leaves_the_last_training_step_to_ask_about(keep: Any) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x = torch.ones(64, 4)
+    with wg.watch(model, keep=keep) as seen:
+        for _ in range(3):
+            for _ in range(2):
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+            with torch.no_grad():
+                model(x).square().mean().item()
+
+    assert seen.explain("0.weight").kind == "value"
+    assert len(seen.steps) <= 4
+    assert "gradients are finite" in str(seen.blame())
+
+
 class Recurrent(nn.Module):
     """A network whose state grows with each step of time."""
 

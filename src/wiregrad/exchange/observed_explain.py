@@ -213,7 +213,7 @@ class GradientSearch:
         if not any(tensor.index in used for tensor in self.tensors):
             return "unused", f"no op read {self.name}"
         if not (self.run.roots or self.run.gradients):
-            return "none", "no backward pass ran"
+            return "none", f"no backward pass ran in step {self.run.step}" if self.run.step else "no backward pass ran"
         return None
 
     def _explain_absent(self) -> tuple[str, OpFinding]:

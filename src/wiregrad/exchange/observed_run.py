@@ -634,7 +634,7 @@ class ObservedBlame(Report):
         if self.is_empty:
             return "no op ran"
         if not self.has_backward:
-            return "the results are finite; no backward pass ran, so there are no gradients"
+            return "the results are finite; no backward pass ran here, so there are no gradients"
         return "the losses and all gradients are finite"
 
 

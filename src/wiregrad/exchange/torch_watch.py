@@ -894,6 +894,8 @@ class TorchWatch:
         self._update_depth = 0
         self._update: ObservedUpdate | None = None
         """The step of an optimizer that runs."""
+        self._has_kept_step = False
+        """Whether a step is held only until another one has a backward pass."""
         self._passes = PassCounter()
         self._used_gradients = UsedGradients()
         self._optimized: dict[int, Any] = {}
@@ -964,6 +966,9 @@ class TorchWatch:
     def _begin_backward(self, roots: Any, *, keeps_graph: bool) -> None:
         if self._recorder is not None and not self._backward_depth:
             self._used_gradients.begin_backward(self._optimized.values())
+            while self._has_kept_step and len(self.steps) > 1:
+                self._release_oldest()
+            self._has_kept_step = False
             self._recorder.begin_backward(roots if isinstance(roots, list | tuple) else [roots])
             # A graph that is kept is used again, by a second backward pass or a derivative of the gradient.
             self._is_step_done = not keeps_graph
@@ -1060,10 +1065,13 @@ class TorchWatch:
                 if self._stops:
                     raise NonFiniteError(f"the loss or a gradient of step {step} is not finite; ask seen.blame()")
                 return
-        while len(self.steps) >= MAX_STEPS or (self.steps and self._store.bytes > self._store.limit / 2):
-            oldest = self.steps.popleft()
-            self._ops_released += len(oldest.ops)
-            self._store.release(oldest)
+        while len(self.steps) >= MAX_STEPS or (len(self.steps) > 1 and self._is_store_full):
+            self._release_oldest()
+        if self.steps and self._is_store_full:
+            # Under no_grad, as in a validation, the last training step is still what is asked about.
+            self._has_kept_step = not torch.is_grad_enabled()
+            if not self._has_kept_step:
+                self._release_oldest()
         self._store.begin_step()
         self._is_step_done = False
         self._recorder = StepRecorder(
@@ -1078,6 +1086,16 @@ class TorchWatch:
         self._recorder.run.parameters = self._parameters
         self.steps.append(self._recorder.run)
         self.steps_seen += 1
+
+    @property
+    def _is_store_full(self) -> bool:
+        """Whether half of the room is taken, so that another step would hold little."""
+        return self._store.bytes > self._store.limit / 2
+
+    def _release_oldest(self) -> None:
+        oldest = self.steps.popleft()
+        self._ops_released += len(oldest.ops)
+        self._store.release(oldest)
 
     def _is_broken(self, run: ObservedRun) -> bool:
         """Return whether a step broke; one that a gradient scaler skips did not, unless that goes on and on."""
