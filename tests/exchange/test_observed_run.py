@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from wiregrad.errors import UnknownNameError, UnknownOpsError
+from wiregrad.exchange.observed_explain import explain_run
+from wiregrad.exchange.observed_flow import flow_run
 from wiregrad.exchange.observed_run import (
     HeldValue,
     ObservedGradient,
@@ -20,8 +22,6 @@ from wiregrad.exchange.observed_run import (
     TensorRef,
     TensorSummary,
     blame_run,
-    explain_run,
-    flow_run,
 )
 from wiregrad.ir import Place
 

@@ -196,8 +196,10 @@ def shares(z: Any) -> Any:
     return e / np.sum(e)
 
 
+pair("log", "probability", lambda x: np.log(wg.softmax(x)[0]), lambda x: wg.log_softmax(x)[0], a(-720, 0))
 pair("log", "divides before", lambda x: np.log(shares(x)[0]), lambda x: wg.log_softmax(x)[0], a(-800, 0))
 pair("log", "logsumexp", lambda x: np.log(np.sum(np.exp(x))), wg.logsumexp, a(-800, -900))
+pair("log", "logsumexp", lambda x: np.log(np.sum(np.exp(x))), wg.logsumexp, a(-720, -721))
 pair("log", "logaddexp", lambda x, y: np.log(np.exp(x) + np.exp(y)), np.logaddexp, -800.0, -900.0)
 pair("log", "log(sigmoid(x))", lambda x: np.log(wg.sigmoid(x)), lambda x: -wg.softplus(-x), -800.0)
 pair("log", "log(1 - sigmoid(x))", lambda x: np.log(1 - wg.sigmoid(x)), lambda x: -wg.softplus(x), 800.0)
@@ -232,6 +234,8 @@ each(
     a(1e-200, 1e-200),
 )
 each("log log2 log10", "np.maximum", lambda f, x: f(x), lambda f, x: f(np.maximum(x, TINY)), 0.0)
+each("log log2 log10", "sum of the log", lambda f, x: f(np.prod(x)), lambda f, x: np.sum(f(x)), a(1e-155, 1e-155))
+each("log log2 log10", "so small", lambda f, x: f(x), lambda f, x: f(np.maximum(x, TINY)), 1e-310)
 each("log log2 log10", "np.where(x > 0", lambda f, x: f(x), lambda f, x: np.where(x > 0, f(x), 0.0), -3.0)
 each("log log2 log10", "x == 0", lambda f, z: np.real(f(z)), lambda f, z: np.real(f(np.where(z == 0, 1.0, z))), 0j)
 pair("log1p", "above -1", np.log1p, lambda x: np.log1p(np.maximum(x, -1 + EPS)), -1.0)

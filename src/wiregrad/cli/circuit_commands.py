@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,7 +37,6 @@ from wiregrad.cli.command_base import (
     output_option,
     print_answer,
     run_all_outputs,
-    run_user_code,
     to_plain_data,
     write_output,
 )
@@ -54,10 +52,11 @@ from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
     from wiregrad import exchange
-    from wiregrad.exchange import observed_run
+    from wiregrad.cli import torch_scripts
     from wiregrad.explorer import circuit_views, large_circuits
 else:
     exchange = load_module_lazily("wiregrad.exchange")
+    torch_scripts = load_module_lazily("wiregrad.cli.torch_scripts")
     circuit_views = load_module_lazily("wiregrad.explorer.circuit_views")
     large_circuits = load_module_lazily("wiregrad.explorer.large_circuits")
 
@@ -259,43 +258,9 @@ def _choose_node(circuit: CircuitGraph, name: str | None) -> str:
     return circuit.inputs[0]
 
 
-def _print_blame(target: CommandTarget | TorchScript, document: bool) -> None:
+def _print_blame(target: CommandTarget | torch_scripts.TorchScript, document: bool) -> None:
     answer = target.blame()
     print_answer("blame", answer, document, has_problem=bool(answer))
-
-
-@dataclass(frozen=True)
-class TorchScript:
-    """A script that uses PyTorch, and its arguments; it runs under watch until a loss or gradient is not finite."""
-
-    path: Path
-    arguments: tuple[str, ...]
-
-    def blame(self) -> observed_run.ObservedBlame:
-        """Run the script and name the op that broke; an error that explains itself by it is not raised."""
-        watched = exchange.watch(stop=True)
-        try:
-            with run_user_code(str(self.path), str(self.path)), watched:
-                self._run_as_main()
-        except CommandFailure:
-            answer = watched.blame()
-            if not answer:
-                raise
-            return answer
-        return watched.blame()
-
-    def _run_as_main(self) -> None:
-        arguments = sys.argv
-        sys.argv = [str(self.path), *self.arguments]
-        sys.path.insert(0, str(self.path.parent))
-        try:
-            runpy.run_path(str(self.path), run_name="__main__")
-        except SystemExit as end:
-            if end.code:
-                raise
-        finally:
-            sys.argv = arguments
-            sys.path.remove(str(self.path.parent))
 
 
 TORCH_IMPORT = re.compile(rb"^\s*(import|from)\s+torch\b", re.MULTILINE)
@@ -306,11 +271,11 @@ class BlameCommand(TargetCommand):
 
     def read_target(  # type: ignore[override]
         self, formula: str, values: Sequence[str], form: str | None = None
-    ) -> CommandTarget | TorchScript:
+    ) -> CommandTarget | torch_scripts.TorchScript:
         """Return the target of the command: a script of PyTorch, or what other commands take."""
         path = Path(formula)
         if form is None and path.suffix == ".py" and path.is_file() and TORCH_IMPORT.search(path.read_bytes()):
-            return TorchScript(path, tuple(values))
+            return torch_scripts.TorchScript(path, tuple(values))
         return super().read_target(formula, values, form)
 
 
@@ -318,7 +283,7 @@ blame_command = BlameCommand(
     "blame",
     "Name the op that first made something non-finite.\n\n"
     "A script that imports PyTorch is run under watch, with the arguments that follow it: wiregrad blame train.py. "
-    "The exit code is 1 if there is such an op.",
+    "The exit code is 1 if there is such an op, or if NumPy reported NaN in the script.",
     'blame "sqrt(x*x + y*y)" x=0 y=0',
     _print_blame,
     [output_option(), json_option()],

@@ -1,10 +1,11 @@
 """Exchange with other frameworks: watch a PyTorch run, take circuits in from frameworks, and give them out.
 
-Start with `observed_run`: the ops of a framework's run with the framework's own values and gradients, and what can be
-asked of them. `torch_watch` records one from PyTorch, and `torch_import` makes a circuit of it, by the map of ops in
-`torch_ops`. `jax_import` makes circuits of JAX functions. `framework_export` gives circuits to JAX and PyTorch, and
-`onnx_files` writes and reads ONNX. A framework is imported when it is first needed; without it, the error says how to
-install it.
+Start with `observed_run`: the ops of a framework's run with the framework's own values and gradients. What can be asked
+of them is there too, in `observed_explain`, `observed_flow` and `observed_errors`; `observed_advice` says what to write
+instead of an op that broke. `torch_watch` records one from PyTorch, and `torch_import` makes a circuit of it, by the
+map of ops in `torch_ops`. `jax_import` makes circuits of JAX functions. `framework_export` gives circuits to JAX and
+PyTorch, and `onnx_files` writes and reads ONNX. A framework is imported when it is first needed; without it, the error
+says how to install it.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from wiregrad.backends.interpreter import evaluate_nodes
 from wiregrad.dtypes import DTYPES, WireType, format_brief_number
 from wiregrad.errors import CheckError, InputError, NoRuleError, UnknownOpsError, is_library_file, require_package
+from wiregrad.exchange.observed_explain import ObservedExplanation, explain_run
+from wiregrad.exchange.observed_flow import ObservedFlow, flow_run
 from wiregrad.exchange.observed_run import (
     UNDECIDED,
     BackwardCheck,
     HeldValue,
     ObservedBlame,
-    ObservedExplanation,
-    ObservedFlow,
     ObservedFunction,
     ObservedGradient,
     ObservedOp,
@@ -42,8 +42,6 @@ from wiregrad.exchange.observed_run import (
     TensorRef,
     blame_run,
     describe_source,
-    explain_run,
-    flow_run,
     largest_finite,
     make_finding,
 )
@@ -1507,6 +1505,7 @@ def _are_alike(found: NDArray[Any], wanted: NDArray[Any], largest: float) -> boo
         return False
     epsilon = float(np.finfo(wanted.dtype).eps)
     scale = float(np.max(np.abs(wanted[finite]), initial=0.0))
-    # What is left where large gradients cancel is rounding error, and another one in a fused kernel.
-    room = math.sqrt(epsilon) * scale + 100 * epsilon * largest
+    # What is left where large gradients cancel is rounding error, and another one in a fused kernel. It may be beyond
+    # the largest number of the dtype.
+    room = np.float64(math.sqrt(epsilon) * scale + 100 * epsilon * largest)
     return bool(np.all(np.abs(found[finite] - wanted[finite]) <= room))

@@ -4,9 +4,9 @@ Nothing is interpreted here. An `ObservedTensor` is one version of one tensor: a
 does a view that is read after its storage was written through another view. An `ObservedOp` refers to tensors by their
 numbers (`TensorRef`), in the order in which the framework ran them.
 
-Questions: which op broke a number (`blame_run`), why a parameter has no gradient (`explain_run`), how gradients flow
-(`flow_run`). Every answer is read off the framework's own values and gradients, and says so in its last line. Nothing
-is computed again, so an answer holds for the dtype and the kernels that were used.
+Questions: which op broke a number (`blame_run`), why a parameter has no gradient (`observed_explain`), how gradients
+flow (`observed_flow`). Every answer is read off the framework's own values and gradients, and says so in its last line.
+Nothing is computed again, so an answer holds for the dtype and the kernels that were used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from types import CodeType
 from typing import Any, NamedTuple
@@ -26,15 +26,11 @@ from numpy.typing import NDArray
 
 from wiregrad.backends.interpreter import RUN_MAKERS
 from wiregrad.dtypes import WIRE_DTYPES, WireType, count_with_noun, format_brief_number, to_python_number
-from wiregrad.errors import InputError, NonFiniteError, UnknownNameError, short_repr, suggest_name
+from wiregrad.errors import InputError, NonFiniteError, short_repr
+from wiregrad.exchange.observed_advice import HALF_LIMITS, BrokenElement, advise, only_overflows
 from wiregrad.frontends.recording.custom_ops import FUNCTION_OP
 from wiregrad.inspect.flow import (
-    Flow,
-    FlowFinding,
-    FlowLayer,
     Tally,
-    find_trend,
-    join_tallies,
     tally_numbers,
 )
 from wiregrad.inspect.report import Report, join_with_and
@@ -265,6 +261,8 @@ class ObservedRun:
     """The number of its first backward pass, counted over all steps."""
     is_scaled: bool = False
     """Whether a gradient scaler multiplied the loss, which skips steps whose gradients overflow."""
+    accumulated: list[str] = field(default_factory=list)
+    """The parameters whose gradients are added to those that an optimizer has used."""
     earlier_roots: list[int] = field(default_factory=list)
     """The tensors at which backward passes of steps began that were joined to it."""
 
@@ -516,8 +514,6 @@ class RunShift(NamedTuple):
 
 MAX_ORIGINS = 8
 """Maximum number of origins, findings and names that a report shows."""
-HALF_LIMITS = {"float16": 65504.0}
-"""The largest number of dtypes that overflow early."""
 CUTTING_OPS = {"detach", "detach_", "item", "_local_scalar_dense", "stop_gradient"}
 
 
@@ -601,10 +597,14 @@ class ObservedBlame(Report):
     origins: tuple[OpFinding, ...]
     source: str
     is_empty: bool = False
+    has_backward: bool = True
+    """Whether a backward pass ran."""
     ended: str = ""
     """The error that ended the program, if it is not explained."""
     is_skipped: bool = False
     """Whether a gradient scaler skips the step, because only gradients are not finite."""
+    notes: tuple[str, ...] = ()
+    """What else is wrong with the step, such as gradients that are added to those of the step before."""
     harmless: tuple[OpFinding, ...] = ()
     """What broke without spoiling the loss or the gradient of a parameter or input."""
 
@@ -614,7 +614,7 @@ class ObservedBlame(Report):
     def lines(self) -> Iterator[str]:
         """Return the origins in the order of causes, then the harmless ones."""
         if not self.origins:
-            yield "no op ran" if self.is_empty else "the losses and all gradients are finite"
+            yield self._describe_finite()
         for origin in self.origins[:MAX_ORIGINS]:
             yield from origin.lines()
         if len(self.origins) > MAX_ORIGINS:
@@ -625,9 +625,17 @@ class ObservedBlame(Report):
             yield from where
         if self.is_skipped:
             yield "a gradient scaler skips such a step and lowers its scale: it is a fault only if it goes on"
+        yield from self.notes
         if self.ended:
             yield f"the program ended with {self.ended}"
         yield self.source
+
+    def _describe_finite(self) -> str:
+        if self.is_empty:
+            return "no op ran"
+        if not self.has_backward:
+            return "the results are finite; no backward pass ran here, so there are no gradients"
+        return "the losses and all gradients are finite"
 
 
 class BrokenTensor(NamedTuple):
@@ -730,6 +738,18 @@ def describe_outside(tensor: ObservedTensor) -> str:
     return f"an unnamed tensor of shape {tensor.shape}" if tensor.shape else "an unnamed number"
 
 
+def find_ends(run: ObservedRun) -> Iterator[int]:
+    """Yield the numbers that a run without a backward pass leaves: no op reads them, or only to decide or to choose."""
+    for op in run.ops:
+        if op.title.startswith(("empty", "new_empty")):
+            # Memory that nothing was written to yet.
+            continue
+        for number in op.outputs:
+            results = [k for reader in run.readers.get(number, ()) for k in run.ops[reader].outputs]
+            if not any(run.tensors[k].dtype.startswith(("float", "bfloat", "complex")) for k in results):
+                yield number
+
+
 class ObservedFaults:
     """Finds where values and gradients that are not finite come from."""
 
@@ -757,12 +777,14 @@ class ObservedFaults:
 
     @cached_property
     def _broken_roots(self) -> list[int]:
-        """The losses that are not finite."""
-        return [root for root in self.run.find_roots() if any(self.is_broken(root))]
+        """The losses that are not finite; without a backward pass, the results."""
+        if self.run.roots or self.run.gradients:
+            return [root for root in self.run.find_roots() if any(self.is_broken(root))]
+        return [end for end in find_ends(self.run) if any(self.is_broken(end)) and end not in self._meant]
 
     def _search_values(self, spoiled: Sequence[int]) -> Iterator[OpFinding]:
         for tensor in spoiled:
-            name = self.run.tensors[tensor].name or "the loss"
+            name = self.run.tensors[tensor].name or ("the loss" if self.run.roots else "a result")
             origin = self._trace_value(tensor)
             yield self._describe_origin(origin, name)
 
@@ -818,12 +840,13 @@ class ObservedFaults:
             return OpFinding("outside", "", "", None, said, spoils=(name,))
         op = self.run.ops[observed.producer]
         said = describe_forward_fault(self.run, op, tensor, has_nan=has_nan)
+        said += describe_growth(self.run, op, tensor)
         if born_nan is not None:
             later = self.run.ops[born_nan]
             said += f"; it turns into NaN in {later.title}" + (f" at {later.place}" if later.place else "")
-        kind = "overflow" if observed.dtype in HALF_LIMITS else "forward"
-        advice = advise(self.run, op.title, observed.dtype, "forward")
-        return make_finding(op, kind, said, spoils=(name,), suggestion=advice)
+        element = locate_forward_fault(self.run, op, tensor, has_nan=has_nan)
+        kind = "overflow" if only_overflows(element) else "forward"
+        return make_finding(op, kind, said, spoils=(name,), suggestion=advise(element, self.run.framework))
 
     def _search_gradients(self, *, harmless: bool = False) -> Iterator[OpFinding]:
         """Yield the ops that first sent something that is not finite; with `harmless`, those that spoil nothing."""
@@ -857,9 +880,10 @@ class ObservedFaults:
                 "backward", function.name, function.module, place, said, text, spoils=names, scope=op.scope
             )
         said = describe_backward_fault(self.run, op, gradient, slot)
-        dtype = gradient.sent[slot].dtype if gradient.sent[slot] is not None else ""  # type: ignore[union-attr]
-        advice = advise(self.run, op.title, dtype, "backward")
-        return make_finding(op, "backward", said, spoils=names, suggestion=advice)
+        sent = self.run.read_held(gradient.sent[slot])
+        index = None if sent is None else locate_first(~np.isfinite(sent))[0]
+        element = break_element(self.run, op, "backward", gradient.sent[slot], index, slot)
+        return make_finding(op, "backward", said, spoils=names, suggestion=advise(element, self.run.framework))
 
 
 def describe_received_sum(run: ObservedRun, op: ObservedOp, gradient: ObservedGradient) -> str:
@@ -885,28 +909,123 @@ def describe_forward_fault(run: ObservedRun, op: ObservedOp, tensor: int, *, has
     spot = f" (element {list(index)}{f' and {count - 1} more' if count > 1 else ''})" if index else ""
     text = f"{op.title} gave {format_brief_number(to_python_number(result[index]))}"
     inputs = describe_inputs(run, op, result.shape, index)
-    limit = HALF_LIMITS.get(observed.dtype)
-    if limit is not None and not np.isnan(result[index]):
-        return f"{text}{inputs}{spot}: {observed.dtype} overflows beyond {limit:g}"
+    if only_overflows(break_element(run, op, "forward", observed.held, index)):
+        return f"{text}{inputs}{spot}: {observed.dtype} overflows beyond {HALF_LIMITS[observed.dtype]:g}"
     return f"{text}{inputs}{spot}"
+
+
+def describe_growth(run: ObservedRun, op: ObservedOp, tensor: int) -> str:
+    """Say which calls made the numbers so large that the result of an op is infinite; empty if they were not large."""
+    if not find_nonfinite(run, run.tensors[tensor].held)[1] or not op.inputs:
+        return ""
+    start = max(op.inputs, key=partial(largest_number, run))
+    if not largest_number(run, start) > LARGE_NUMBER:
+        return ""
+    growth: dict[tuple[str, Place | None], list[float]] = {}
+    # Parameters end the search, also those that the run has made.
+    while parents := run.parents_of(start):
+        parent = max(parents, key=partial(largest_number, run))
+        before, after = largest_number(run, parent), largest_number(run, start)
+        producer = run.tensors[start].producer
+        if not before > 0:
+            break
+        if producer is not None and after > 0:
+            maker = run.ops[producer]
+            growth.setdefault((maker.title, maker.place), []).append(math.log10(after / before))
+        start = parent
+    size = largest_number(run, start)
+    if size > LARGE_NUMBER:
+        producer = run.tensors[start].producer
+        outside = f"{run.tensors[start].kind} {describe_outside(run.tensors[start])}"
+        name = outside if producer is None else f"what {run.ops[producer].title} made"
+        return f"; {name} already has numbers up to {format_brief_number(size)}"
+    (title, place), powers = max(growth.items(), key=lambda item: sum(item[1]))
+    where = f" at {place}" if place is not None else ""
+    calls = f" in {len(powers)} calls" if len(powers) > 1 else ""
+    return (
+        f"; the numbers grew on the way, {format_brief_number(10.0 ** sum(powers), 3)} times in {title}{where}{calls}"
+    )
+
+
+LARGE_NUMBER = 1e6
+"""From which size on it is said where numbers grew."""
+
+
+def largest_number(run: ObservedRun, tensor: int) -> float:
+    """Return the largest magnitude of the finite numbers of a tensor; 0 if they are not known."""
+    producer = run.tensors[tensor].producer
+    if producer is not None and run.ops[producer].title.startswith(("empty", "new_empty")):
+        # Memory that nothing was written to yet.
+        return 0.0
+    high = measure(run, run.tensors[tensor].held).high
+    return 0.0 if math.isnan(high) else high
+
+
+def locate_forward_fault(run: ObservedRun, op: ObservedOp, tensor: int, *, has_nan: bool) -> BrokenElement:
+    """Return the numbers at the first element that is not finite (with `has_nan`: the first NaN)."""
+    held = run.tensors[tensor].held
+    result = run.read_held(held)
+    index = None if result is None else locate_first(np.isnan(result) if has_nan else ~np.isfinite(result))[0]
+    return break_element(run, op, "forward", held, index)
+
+
+class Operand(NamedTuple):
+    """An argument of an op: its number at one element, or the largest one if the op reads the whole of it."""
+
+    name: str
+    number: Any
+    is_whole: bool
+    is_float: bool
+
+    @property
+    def text(self) -> str:
+        """The operand as a report shows it."""
+        label = f"{self.name} = " if self.name else ""
+        if not self.is_whole:
+            return label + format_brief_number(self.number)
+        if math.isnan(self.number):
+            return f"{label}numbers none of which is finite"
+        return f"{label}numbers up to {format_brief_number(self.number)}"
+
+
+def list_operands(
+    run: ObservedRun, op: ObservedOp, shape: tuple[int, ...], index: tuple[int, ...]
+) -> Iterator[Operand]:
+    """Yield the numbers that an op read, in the order of its arguments, at one element of its result.
+
+    Of an op that does not work by element, the largest number of each input is given.
+    """
+    for value in flatten_arguments((op.arguments, op.keywords)):
+        if not isinstance(value, TensorRef):
+            if op.title.rstrip("_") in NUMBER_OPS and type(value) in (int, float):
+                yield Operand("", value, is_whole=False, is_float=True)
+            continue
+        array = run.read_value(value.number)
+        if array is None or array.dtype.kind not in "fciub" or not array.size:
+            continue
+        name = run.tensors[value.number].name
+        is_float = array.dtype.kind in "fc"
+        if can_broadcast(array.shape, shape) and op.title not in WHOLE_OPS:
+            number = to_python_number(np.broadcast_to(array, shape)[index])
+            yield Operand(name, number, is_whole=False, is_float=is_float)
+        elif array.dtype.kind == "f":
+            yield Operand(name, largest_finite(array), is_whole=True, is_float=True)
+
+
+def flatten_arguments(value: Any) -> Iterator[Any]:
+    """Yield the tensors and numbers of nested arguments, in order."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list) and not isinstance(value, TensorRef):
+        for part in value:
+            yield from flatten_arguments(part)
+    else:
+        yield value
 
 
 def describe_inputs(run: ObservedRun, op: ObservedOp, shape: tuple[int, ...], index: tuple[int, ...]) -> str:
     """Describe the numbers that an op read: at one element if it works by element, else the largest of each input."""
-    words = []
-    for tensor in op.inputs:
-        array = run.read_value(tensor)
-        if array is None or array.dtype.kind not in "fciub" or not array.size:
-            continue
-        name = run.tensors[tensor].name
-        label = f"{name} = " if name else ""
-        if can_broadcast(array.shape, shape) and op.title not in WHOLE_OPS:
-            words.append(label + format_brief_number(to_python_number(np.broadcast_to(array, shape)[index])))
-        elif array.dtype.kind == "f":
-            words.append(f"{label}numbers up to {format_brief_number(largest_finite(array))}")
-    numbers = [value for value in op.arguments if isinstance(value, int | float) and not isinstance(value, bool)]
-    if op.title.rstrip("_") in NUMBER_OPS:
-        words += [format_brief_number(number) for number in numbers]
+    words = [operand.text for operand in list_operands(run, op, shape, index)]
     return f" at {' and '.join(words)}" if words else ""
 
 
@@ -955,61 +1074,39 @@ def describe_backward_fault(run: ObservedRun, op: ObservedOp, gradient: Observed
     return f"{text}{upstream}{describe_inputs(run, op, sent.shape, index)}{spot}"
 
 
-FORWARD_ADVICE = {
-    "log": "clamp the argument, {lib}.log({above_0}), or use {log_functions}",
-    "log2": "clamp the argument: {above_0}",
-    "log10": "clamp the argument: {above_0}",
-    "exp": "subtract the largest number first, or use logsumexp, softmax or softplus",
-    "div": "keep the divisor away from 0: divide by (b + eps), or choose it with {lib}.where before dividing",
-    "reciprocal": "keep the argument away from 0",
-    "pow": "keep the base away from 0, or the exponent small",
-    "sqrt": "the argument is negative: clamp it, {from_0}",
-    "rsqrt": "add a small number under the root: {rsqrt}(x + eps)",
-    "acos": "clamp the argument to [-1, 1]",
-    "asin": "clamp the argument to [-1, 1]",
-    "_softmax": "if a whole row is masked with -inf, leave it out, or mask with a large negative number",
-    "_log_softmax": "if a whole row is masked with -inf, leave it out, or mask with a large negative number",
-    "std": "the deviation of one number is NaN: take more, or pass correction=0",
-    "var": "the variance of one number is NaN: take more, or pass correction=0",
-}
-BACKWARD_ADVICE = {
-    "sqrt": "add a small number under the root: {lib}.sqrt(x + 1e-12)",
-    "pow": "add a small number to the base: (x + 1e-12) ** p",
-    "linalg_vector_norm": "add a small number: {lib}.sqrt((x * x).sum() + 1e-12)",
-    "log": "replace the argument where it is 0 before taking the logarithm: {lib}.log({lib}.where(x > 0, x, 1))",
-    "div": "replace the divisor where it is 0 before dividing, not after: a / {lib}.where(b > 0, b, 1)",
-    "acos": "keep the argument inside (-1, 1): {inside_1}",
-    "asin": "keep the argument inside (-1, 1): {inside_1}",
-    "exp": "replace the argument where its exponential overflows before taking it, not after",
-    "atan2": "keep one of the arguments away from 0",
-}
-SPELLINGS = {
-    "torch": {
-        "lib": "torch",
-        "above_0": "x.clamp_min(1e-12)",
-        "from_0": "x.clamp_min(0)",
-        "inside_1": "x.clamp(-1 + 1e-6, 1 - 1e-6)",
-        "rsqrt": "torch.rsqrt",
-        "log_functions": "log_softmax, logsigmoid or log1p",
-    },
-    "jax": {
-        "lib": "jnp",
-        "above_0": "jnp.maximum(x, 1e-12)",
-        "from_0": "jnp.maximum(x, 0)",
-        "inside_1": "jnp.clip(x, -1 + 1e-6, 1 - 1e-6)",
-        "rsqrt": "lax.rsqrt",
-        "log_functions": "jax.nn.log_softmax, jax.nn.log_sigmoid or jnp.log1p",
-    },
-}
-"""How each framework writes what the advice mentions."""
+def break_element(
+    run: ObservedRun, op: ObservedOp, phase: str, held: HeldValue | None, index: tuple[int, ...] | None, slot: int = 0
+) -> BrokenElement:
+    """Return the numbers at the element of a value, or of what was sent back, at which an op broke."""
+    dtype = "" if held is None else held.dtype
+    broken = run.read_held(held)
+    title = op.title.removesuffix("_")
+    if broken is None or index is None:
+        return BrokenElement(title, phase, dtype, slot=slot)
+    operands = list_operands(run, op, broken.shape, index)
+    inputs = tuple(to_real_number(operand.number) for operand in operands if operand.is_float)
+    source = next((find_maker(run, number) for number in op.inputs), "")
+    return BrokenElement(title, phase, dtype, inputs, to_real_number(broken[index]), slot, source)
 
 
-def advise(run: ObservedRun, op: str, dtype: str, phase: str) -> str:
-    """Return what to write instead of an op that broke; empty if nothing is known."""
-    if dtype in HALF_LIMITS and phase == "forward":
-        return f"scale the values down, or compute this op in float32 or bfloat16 instead of {dtype}"
-    table = FORWARD_ADVICE if phase == "forward" else BACKWARD_ADVICE
-    return table.get(op.rstrip("_"), "").format(**SPELLINGS[run.framework])
+def to_real_number(number: Any) -> float:
+    """Return a number as a float; NaN for complex numbers."""
+    return math.nan if np.iscomplexobj(number) else float(number)
+
+
+def find_maker(run: ObservedRun, tensor: int) -> str:
+    """Return the title of the op that computed a tensor, behind views and copies of it; empty if it is from outside."""
+    while (producer := run.tensors[tensor].producer) is not None:
+        op = run.ops[producer]
+        if op.title not in COPYING_OPS or not op.inputs:
+            return op.title
+        tensor = op.inputs[0]
+    return ""
+
+
+COPYING_OPS = {"view", "_unsafe_view", "reshape", "expand", "select", "slice", "squeeze", "unsqueeze", "t", "transpose"}
+COPYING_OPS |= {"permute", "clone", "index", "gather", "_to_copy", "broadcast_in_dim", "convert_element_type"}
+"""Ops whose results are elements of their first input."""
 
 
 INPLACE_ERROR = re.compile(r"modified by an inplace operation: \[torch\.\w+ \[([\d, ]*)\]\]")
@@ -1089,6 +1186,16 @@ def describe_overwrite(op: ObservedOp, write: StorageWrite) -> OpFinding:
     return make_finding(op, "overwritten", said, second=write.place, suggestion=write.suggestion)
 
 
+def describe_accumulation(run: ObservedRun) -> Iterator[str]:
+    """Say which gradients an optimizer used that were added to those of a step before."""
+    if run.accumulated:
+        names = join_with_and(shorten_list(run.accumulated))
+        yield (
+            f"the gradients of {names} were not reset after an optimizer's step, so that the next step uses their sum "
+            "with the new ones: call optimizer.zero_grad() before each backward pass"
+        )
+
+
 def blame_run(run: ObservedRun, saves: SavesTensor, steps: Sequence[ObservedRun] = ()) -> ObservedBlame:
     """Find the ops that first made something that is not finite, or that overwrote what a backward pass needed.
 
@@ -1106,168 +1213,18 @@ def blame_run(run: ObservedRun, saves: SavesTensor, steps: Sequence[ObservedRun]
     faults = tuple(origins or search.search())
     is_skipped = run.is_scaled and any(fault.kind == "backward" for fault in faults)
     return ObservedBlame(
-        faults, describe_source(run), not run.ops, ended, is_skipped, harmless=tuple(search.search_harmless())
+        faults,
+        describe_source(run),
+        not run.ops,
+        bool(run.backwards or run.gradients),
+        ended,
+        is_skipped,
+        tuple(describe_accumulation(run)),
+        harmless=tuple(search.search_harmless()),
     )
 
 
-# Why a gradient is absent or zero
-
-
-@dataclass(frozen=True, repr=False)
-class ObservedExplanation(Report):
-    """Why the gradient of a parameter or input is absent, zero or what it is."""
-
-    name: str
-    kind: str
-    """`none`, `frozen`, `unused`, `cut`, `zero`, `nonfinite` or `value`."""
-    finding: OpFinding
-    source: str
-
-    @property
-    def op(self) -> str:
-        """The op that is named; empty if there is none."""
-        return self.finding.op
-
-    @property
-    def module(self) -> str:
-        """The module of that op."""
-        return self.finding.module
-
-    @property
-    def place(self) -> Place | None:
-        """The line of that op."""
-        return self.finding.place
-
-    @property
-    def said(self) -> str:
-        """The explanation in one sentence."""
-        return self.finding.said
-
-    def lines(self) -> Iterator[str]:
-        """Return the explanation and its place."""
-        yield from self.finding.lines()
-        yield self.source
-
-
-class GradientSearch:
-    """Explains the gradient of one tensor of a run."""
-
-    def __init__(self, run: ObservedRun, name: str) -> None:
-        self.run = run
-        self.name = name
-        self.tensors = [tensor for tensor in run.tensors if tensor.name == name]
-
-    def explain(self) -> tuple[str, OpFinding]:
-        """Return the kind of the explanation, and the op it names."""
-        plain = self._explain_without_ops()
-        if plain is not None:
-            return plain[0], OpFinding(plain[0], "", "", None, plain[1])
-        parts = [part for tensor in self.tensors for part in self.run.by_target.get(tensor.index, ())]
-        if not parts:
-            return self._explain_absent()
-        if any(any(find_nonfinite(self.run, part.sent[slot])) for part, slot in parts):
-            origins = list(ObservedFaults(self.run).search())
-            own = [origin for origin in origins if f"the gradient of {self.name}" in origin.spoils]
-            origin = next(iter(own or origins), None)
-            said = f"the gradient of {self.name} is not finite"
-            return "nonfinite", origin or OpFinding("nonfinite", "", "", None, said)
-        if all(is_zero(self.run, part.sent[slot]) for part, slot in parts):
-            return self._explain_zero(parts[0][0])
-        return "value", self._describe_value(parts)
-
-    def _explain_without_ops(self) -> tuple[str, str] | None:
-        if self.run.parameters.get(self.name) is False or any(not t.requires_grad for t in self.tensors):
-            return "frozen", f"{self.name} has requires_grad=False, so no gradient is computed for it"
-        used = self.run.readers.keys() | self.run.by_target.keys()
-        if not any(tensor.index in used for tensor in self.tensors):
-            return "unused", f"no op read {self.name}"
-        if not self.run.gradients:
-            return "none", "no backward pass ran"
-        return None
-
-    def _explain_absent(self) -> tuple[str, OpFinding]:
-        """Find the op at which the way from the tensor to the loss was cut."""
-        wanted = find_ancestors(self.run.find_roots(), self.run.parents_of)
-        reached = self._follow_gradients()
-        cuts = [op for op in self.run.ops if self._cuts(op, reached)]
-        relevant = [op for op in cuts if set(op.outputs) & wanted] or [op for op in cuts if op.title in CUTTING_OPS]
-        relevant.sort(key=self._rank_cut)
-        if relevant:
-            op = relevant[0]
-            said = f"no gradient comes to {self.name}: {describe_cut(op)}{describe_other_cuts(relevant)}"
-            return "cut", make_finding(op, "cut", said)
-        last = max((self.run.tensors[k].producer or 0 for k in reached), default=0)
-        said = f"no gradient comes to {self.name}: nothing that is computed from it reaches the loss"
-        read = any(tensor.index in self.run.readers for tensor in self.tensors)
-        return "unused", make_finding(self.run.ops[last], "unused", said) if read else OpFinding(
-            "unused", "", "", None, said
-        )
-
-    def _rank_cut(self, op: ObservedOp) -> int:
-        """Return 0 for a cut that the user wrote, 1 for an op without a derivative, 2 for a condition."""
-        if op.title in CUTTING_OPS or not op.grad_enabled:
-            return 0
-        return 2 if all(self.run.tensors[k].dtype == "bool" for k in op.outputs) else 1
-
-    def _follow_gradients(self) -> set[int]:
-        """Return the tensors computed from this one through which a gradient could flow back."""
-        reached = {tensor.index for tensor in self.tensors}
-        live_functions = {op.function for op in self.run.ops if op.index in self.run.rules}
-        for op in self.run.ops:
-            if reached.isdisjoint(op.inputs):
-                continue
-            inside = op.function is not None and op.function in live_functions
-            reached.update(k for k in op.outputs if inside or self.run.tensors[k].requires_grad)
-        return reached
-
-    def _cuts(self, op: ObservedOp, reached: set[int]) -> bool:
-        """Return whether an op reads something that a gradient could reach, and returns something that it cannot."""
-        if op.phase != "forward" or reached.isdisjoint(op.inputs):
-            return False
-        return reached.isdisjoint(op.outputs)
-
-    def _explain_zero(self, gradient: ObservedGradient) -> tuple[str, OpFinding]:
-        """Walk towards the loss until something other than 0 was received."""
-        for _ in range(len(self.run.gradients)):
-            if not all(held is None or is_zero(self.run, held) for held in gradient.received):
-                break
-            outputs = self.run.ops[gradient.op].outputs
-            later = [part for output in outputs for part, _ in self.run.by_target.get(output, ())]
-            if not later:
-                break
-            gradient = later[0]
-        op = self.run.ops[gradient.op]
-        said = f"the gradient of {self.name} is 0: {op.title} received a gradient and sent back 0"
-        return "zero", make_finding(op, "zero", said)
-
-    def _describe_value(self, parts: Sequence[tuple[ObservedGradient, int]]) -> OpFinding:
-        tallies = [measure(self.run, part.sent[slot]) for part, slot in parts]
-        largest = max(range(len(parts)), key=lambda k: tallies[k].rms if tallies[k].size else -1.0)
-        op = self.run.ops[parts[largest][0].op]
-        count = f", the sum of {len(parts)} parts" if len(parts) > 1 else ""
-        said = f"the gradient of {self.name} has rms {format_brief_number(tallies[largest].rms)}{count}"
-        return make_finding(op, "value", f"{said}; {op.title} sent {'the largest' if count else 'it'}")
-
-
-def describe_other_cuts(cuts: Sequence[ObservedOp]) -> str:
-    """Say where else the way to the loss is cut, apart from the first place."""
-    others = dict.fromkeys(f"{op.title} ({op.place.without_folder()})" for op in cuts[1:] if op.place is not None)
-    own = f"{cuts[0].title} ({cuts[0].place.without_folder()})" if cuts[0].place is not None else ""
-    others.pop(own, None)
-    return f"; other ways to the loss end in {join_with_and(shorten_list(list(others)))}" if others else ""
-
-
-def describe_cut(op: ObservedOp) -> str:
-    """Say why no gradient flows back through an op."""
-    if op.title in ("detach", "detach_"):
-        return "it was detached from the graph"
-    if op.title == "stop_gradient":
-        return "stop_gradient lets none through"
-    if not op.outputs:
-        return f"{op.title} turned it into a Python number"
-    if not op.grad_enabled:
-        return f"{op.title} ran without recording a graph, as under torch.no_grad()"
-    return f"{op.title} has no derivative"
+# How large values and gradients are
 
 
 def is_zero(run: ObservedRun, held: HeldValue | None) -> bool:
@@ -1290,201 +1247,6 @@ def tally_of_summary(summary: TensorSummary) -> Tally:
     """Return a summary as a tally."""
     high = max(abs(summary.low), abs(summary.high))
     return Tally(summary.size, summary.zeros, summary.nans, summary.infs, summary.rms, high)
-
-
-def explain_run(run: ObservedRun, name: str) -> ObservedExplanation:
-    """Explain the gradient of a parameter or input."""
-    known = {tensor.name for tensor in run.tensors if tensor.name} | set(run.parameters)
-    if name not in known:
-        raise UnknownNameError(f"the observed run has no tensor called {short_repr(name)}{suggest_name(name, known)}")
-    kind, finding = GradientSearch(run, name).explain()
-    return ObservedExplanation(name, kind, finding, describe_source(run))
-
-
-# How gradients flow
-
-
-@dataclass(frozen=True)
-class ObservedFlowFinding(FlowFinding):
-    """A finding about the flow, with the op behind it."""
-
-    op: str = ""
-    module: str = ""
-    place: Place | None = None
-
-    @property
-    def said(self) -> str:
-        """The finding in one sentence."""
-        return self.sentence
-
-    def __str__(self) -> str:
-        where = f" ({self.op} at {self.place})" if self.place is not None else ""
-        return self.sentence + where
-
-
-@dataclass(frozen=True, repr=False)
-class ObservedFlow(Flow):
-    """The gradients of a framework's run, layer by layer from the loss back."""
-
-    source: str = ""
-
-    def lines(self) -> Iterator[str]:
-        """Return the table of layers, the findings and what they were read from."""
-        yield from super().lines()
-        yield self.source
-
-
-SATURATING_OPS = {"_softmax", "_log_softmax", "sigmoid", "sigmoid_", "tanh", "tanh_", "erf", "gelu", "silu", "exp"}
-SATURATING_OPS |= {"logistic", "erfc"}
-"""Smooth ops whose slope is 0 only because it is too small for the dtype."""
-RELU_OPS = {"relu", "relu_", "threshold", "threshold_", "hardtanh", "clamp_min", "clamp_min_"}
-MIN_DEAD_SHARE = 0.9
-"""A rectifier whose results are 0 in this share is called dead."""
-
-
-def group_layers(run: ObservedRun) -> list[tuple[str, list[ObservedGradient]]]:
-    """Group gradients by the call of a module, or outside of modules by line and repetition, from the loss back."""
-    keys = {op.index: key for op, key in zip(run.ops, list_layer_keys(run), strict=True)}
-    layers: dict[tuple[str, int], list[ObservedGradient]] = {}
-    for gradient in run.gradients:
-        layers.setdefault(keys[gradient.op], []).append(gradient)
-    names = [name for name, _ in layers]
-    seen: dict[str, int] = {}
-    found = []
-    for (name, _), gradients in layers.items():
-        seen[name] = seen.get(name, -1) + 1
-        found.append((f"{name} [{seen[name]}]" if names.count(name) > 1 else name, gradients))
-    return found
-
-
-def list_layer_keys(run: ObservedRun) -> Iterator[tuple[str, int]]:
-    """Yield for each op its module and the number of its call, or its line and how often the line ran before."""
-    repeats: dict[Any, int] = {}
-    for op in run.ops:
-        if op.module or op.site is None:
-            yield op.module, op.module_call
-        else:
-            repeats[op.site] = repeats.get(op.site, 0) + 1
-            yield str(op.site.place.without_folder()), repeats[op.site]
-
-
-def measure_layer(run: ObservedRun, name: str, rank: int, gradients: Sequence[ObservedGradient]) -> FlowLayer:
-    """Measure the gradient that arrived at a layer, and the values it returned."""
-    first = gradients[0]
-    tally = join_tallies(measure(run, held) for held in first.received if held is not None)
-    outputs = [run.tensors[k].held for k in run.ops[first.op].outputs[:1]]
-    value = join_tallies(measure(run, held) for held in outputs)
-    return FlowLayer(name, (rank, rank), len(gradients), tally, 0, math.nan, value)
-
-
-def flow_run(run: ObservedRun) -> ObservedFlow:
-    """Measure gradients layer by layer, and find where they vanish, explode or stop."""
-    groups = group_layers(run)
-    layers = [measure_layer(run, name, rank, gradients) for rank, (name, gradients) in enumerate(groups)]
-    odd = [*find_dead(run), *find_outer_broadcasts(run), *find_missing(run)]
-    # "Steady" would be misleading beside a missing gradient.
-    trends = [finding for finding in find_trends(run, layers, groups) if not odd or finding.kind != "steady"]
-    findings = [*odd, *trends]
-    return ObservedFlow(tuple(layers), tuple(findings), describe_source(run))
-
-
-def find_trends(
-    run: ObservedRun, layers: Sequence[FlowLayer], groups: Sequence[tuple[str, list[ObservedGradient]]]
-) -> Iterator[ObservedFlowFinding]:
-    """Report whether the gradient vanishes or explodes between layers, and the op with the steepest step."""
-    compared = [layer for layer in layers if layer.gradient.size > 1]
-    order = {name: rank for rank, (name, _) in enumerate(groups)}
-    for finding in find_trend(compared, all_of=True):
-        passed = [gradient for _, gradients in groups[: order[finding.layer] + 1] for gradient in gradients]
-        is_steady = finding.kind == "steady"
-        steepest = None if is_steady else find_steepest(run, passed, grows=finding.kind == "explodes")
-        facts = finding.kind, finding.layer, finding.ratio, finding.sentence
-        if steepest is None:
-            yield ObservedFlowFinding(*facts)
-        else:
-            op = run.ops[steepest.op]
-            yield ObservedFlowFinding(*facts, op.title, op.module, op.place)
-
-
-def find_steepest(run: ObservedRun, gradients: Sequence[ObservedGradient], *, grows: bool) -> ObservedGradient | None:
-    """Return the op that changed the size of the gradient most; reductions and copies are left out."""
-    best: tuple[float, ObservedGradient] | None = None
-    for gradient in gradients:
-        received = join_tallies(measure(run, held) for held in gradient.received if held is not None)
-        flows = [held for held, target in zip(gradient.sent, gradient.targets, strict=False) if is_inner(run, target)]
-        sent = join_tallies(measure(run, held) for held in flows if held is not None)
-        if received.size < 2 or not received.rms > 0 or not sent.size or math.isnan(sent.rms):
-            continue
-        ratio = sent.rms / received.rms
-        steepness = ratio if grows else 1.0 / max(ratio, 1e-300)
-        if best is None or steepness > best[0]:
-            best = steepness, gradient
-    return None if best is None else best[1]
-
-
-def is_inner(run: ObservedRun, target: int | None) -> bool:
-    """Return whether a gradient goes on, and does not end at a parameter."""
-    return target is None or run.tensors[target].producer is not None
-
-
-def is_rectifier(op: ObservedOp) -> bool:
-    """Return whether an op replaces negative numbers by 0."""
-    return op.title in RELU_OPS or (op.title == "max" and any(type(x) is float and x == 0.0 for x in op.arguments))
-
-
-def find_dead(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
-    """Report rectifiers whose results are nearly all 0."""
-    for op in run.ops:
-        if not is_rectifier(op) or not op.outputs or op.index not in run.rules:
-            continue
-        tally = measure(run, run.tensors[op.outputs[0]].held)
-        if tally.size and tally.zero_share >= MIN_DEAD_SHARE:
-            said = f"{op.title} is dead: {tally.zero_share:.0%} of its results are 0 and pass no gradient on"
-            yield ObservedFlowFinding("dead", op.module, tally.zero_share, said, op.title, op.module, op.place)
-
-
-def find_outer_broadcasts(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
-    """Report an op that combines a column (n, 1) with a row (n,), which gives all n * n pairs."""
-    for op in run.ops:
-        shapes = [run.tensors[k].shape for k in (*op.inputs, *op.outputs)]
-        sources = [find_shape_before_expand(run, op, k) for k in op.inputs]
-        if op.phase != "forward" or len(sources) != 2:
-            continue
-        column, row = sorted(sources, key=len, reverse=True)
-        if column == (*row, 1) and len(row) == 1 and row[0] > 1 and row * 2 in shapes:
-            said = f"{op.title} combines {column} with {row} to all pairs {row * 2}; pairs of the same row are usual"
-            yield ObservedFlowFinding("broadcast", op.module, math.nan, said, op.title, op.module, op.place)
-
-
-def find_shape_before_expand(run: ObservedRun, reader: ObservedOp, tensor: int) -> tuple[int, ...]:
-    """Return the shape of a tensor before it was broadcast for an op that reads it."""
-    while (producer := run.tensors[tensor].producer) is not None:
-        op = run.ops[producer]
-        # In JAX, x[:, None] is a broadcast too, but one that the user wrote.
-        is_broadcast = op.title == "expand" or (op.title == "broadcast_in_dim" and op.site == reader.site)
-        if not is_broadcast or not op.inputs:
-            break
-        tensor = op.inputs[0]
-    return run.tensors[tensor].shape
-
-
-def find_missing(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
-    """Report parameters that want a gradient and got none, or only zeros; one for each op that stopped it."""
-    if not run.gradients:
-        return
-    named: set[tuple[str, str, Place | None]] = set()
-    for name, wants_gradient in run.parameters.items():
-        if not wants_gradient:
-            continue
-        kind, finding = GradientSearch(run, name).explain()
-        if kind in ("cut", "unused", "zero") and (kind, finding.op, finding.place) not in named:
-            if finding.place is not None:
-                named.add((kind, finding.op, finding.place))
-            said = finding.said
-            if kind == "zero" and finding.op in SATURATING_OPS:
-                kind = "vanishes"
-                said += ", because it is saturated"
-            yield ObservedFlowFinding(kind, name, 0.0, said, finding.op, finding.module, finding.place)
 
 
 # Whether backward passes are right
@@ -1568,6 +1330,8 @@ class RunDrawing:
         self.flows: list[Any] = []
         self.sent: list[Any] = []
         self._builder = GraphBuilder(finite=False)
+        # Each group is a module, even one called like a function, such as `norm`.
+        self._builder.recording.note_library_groups(frozenset)
         self._nodes: dict[int, int] = {}
         """The node of each tensor."""
         self._records: dict[int, list[ObservedGradient]] = {}

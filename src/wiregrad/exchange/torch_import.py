@@ -293,6 +293,9 @@ class RunTranslator:
         self._widens = False
         """Whether tensors without axes are given to an entry as rows of one."""
         self._groups: dict[str, str] = {}
+        self._op_groups: set[str] = set()
+        """The groups that hold the nodes of one op; all others are modules."""
+        builder.recording.note_library_groups(lambda: frozenset(self._op_groups))
         self._counts: dict[str, int] = {}
         """How many ops of each module compute something, and do not only view it."""
         for op in run.ops:
@@ -420,7 +423,9 @@ class RunTranslator:
             # The name of a kernel's library says nothing about the model.
             label = op.title.strip("_").removeprefix("mkldnn_")
             around = self._find_group(op.module)
-            recording.regroup_from(first, f"{around}/{label}" if around else label)
+            group = f"{around}/{label}" if around else label
+            recording.regroup_from(first, group)
+            self._op_groups.add(group)
 
     def _compute(self, op: ObservedOp) -> Any:
         """Return the results of an op that reads a wire: wires and arrays, and None for what stays an array."""

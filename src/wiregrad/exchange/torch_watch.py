@@ -27,12 +27,13 @@ from numpy.typing import NDArray
 
 from wiregrad.errors import InputError, NonFiniteError, is_library_file, require_package, short_repr
 from wiregrad.exchange import torch_replay
+from wiregrad.exchange.observed_errors import explain_error
+from wiregrad.exchange.observed_explain import ObservedExplanation, explain_run
+from wiregrad.exchange.observed_flow import ObservedFlow, flow_run
 from wiregrad.exchange.observed_run import (
     BackwardCheck,
     HeldValue,
     ObservedBlame,
-    ObservedExplanation,
-    ObservedFlow,
     ObservedFunction,
     ObservedGradient,
     ObservedOp,
@@ -43,8 +44,6 @@ from wiregrad.exchange.observed_run import (
     TensorRef,
     TensorSummary,
     blame_run,
-    explain_run,
-    flow_run,
     identify_tensor,
     join_linked_steps,
     reads_graph_of_before,
@@ -55,6 +54,7 @@ with require_package("torch", "watching a PyTorch program"):
     import torch
     from torch.multiprocessing.reductions import StorageWeakRef
     from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+    from torch.nn.parameter import is_lazy
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -540,6 +540,8 @@ class ModuleNames:
         if module not in self.names:
             self.add_tree(type(module).__name__, module)
         name = self.names[module]
+        if has_lazy_parameters(module):
+            self.added.append((name, module))
         self.parents.setdefault(name, self.running[-1][0] if self.running else "")
         self._calls += 1
         self.running.append((name, self._calls))
@@ -553,6 +555,57 @@ class ModuleNames:
     def current(self) -> tuple[str, int]:
         """The name of the module that runs, and the number of its call; an empty name outside of modules."""
         return self.running[-1] if self.running else ("", 0)
+
+
+def has_lazy_parameters(module: Any) -> bool:
+    """Return whether a lazy module has not run yet: its own parameters get their shapes from its first input."""
+    return any(is_lazy(tensor) for tensor in (*module._parameters.values(), *module._buffers.values()))
+
+
+class UsedGradients:
+    """Finds gradients that an optimizer used and nobody reset, so that the next step uses their sum with the next ones.
+
+    Only references that keep nothing alive are held.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[int, tuple[weakref.ref[Any], int]] = {}
+        """The gradient that each parameter had after a step, and how often it was written by then."""
+        self._added: dict[int, weakref.ref[Any]] = {}
+        """The gradients to which a backward pass added others, although an optimizer had used them."""
+
+    def note_update(self, parameters: Iterable[Any]) -> None:
+        """Note the gradients that a step of an optimizer has used."""
+        for parameter in parameters:
+            self._added.pop(id(parameter), None)
+            self._used.pop(id(parameter), None)
+            if parameter.grad is not None:
+                self._used[id(parameter)] = weakref.ref(parameter.grad), parameter.grad._version
+
+    def begin_backward(self, parameters: Iterable[Any]) -> None:
+        """Note the gradients to which a backward pass will add."""
+        for parameter in parameters:
+            if self._is_stale(parameter):
+                self._added[id(parameter)] = weakref.ref(parameter.grad)
+            else:
+                self._added.pop(id(parameter), None)
+
+    def _is_stale(self, parameter: Any) -> bool:
+        """Return whether a gradient has numbers that an optimizer has used."""
+        gradient = parameter.grad
+        if gradient is None:
+            return False
+        known = self._used.get(id(parameter))
+        is_unchanged = known is not None and known[1] == gradient._version and known[0]() is gradient
+        if not (is_unchanged or self.is_added(parameter)):
+            return False
+        with torch._C._DisableTorchDispatch():
+            return bool(gradient.is_sparse or gradient.any())
+
+    def is_added(self, parameter: Any) -> bool:
+        """Return whether the gradient of a parameter is a sum with one that was used before."""
+        added = self._added.get(id(parameter))
+        return added is not None and parameter.grad is not None and added() is parameter.grad
 
 
 class PassCounter:
@@ -830,6 +883,8 @@ class TorchWatch:
         self._recorder: StepRecorder | None = None
         self.steps: deque[ObservedRun] = deque()
         self.steps_seen = 0
+        self._ops_released = 0
+        """How many ops were recorded in steps that are no longer held."""
         self.splits_steps = True
         """Whether the first op after a backward pass begins another step."""
         self.ends_at_leaves = True
@@ -839,7 +894,12 @@ class TorchWatch:
         self._update_depth = 0
         self._update: ObservedUpdate | None = None
         """The step of an optimizer that runs."""
+        self._has_kept_step = False
+        """Whether a step is held only until another one has a backward pass."""
         self._passes = PassCounter()
+        self._used_gradients = UsedGradients()
+        self._optimized: dict[int, Any] = {}
+        """The parameters that optimizers change."""
         self._skipped = 0
         """How many steps in a row had gradients that are not finite."""
         self._cleanups: list[Callable[[], object]] = []
@@ -905,6 +965,10 @@ class TorchWatch:
 
     def _begin_backward(self, roots: Any, *, keeps_graph: bool) -> None:
         if self._recorder is not None and not self._backward_depth:
+            self._used_gradients.begin_backward(self._optimized.values())
+            while self._has_kept_step and len(self.steps) > 1:
+                self._release_oldest()
+            self._has_kept_step = False
             self._recorder.begin_backward(roots if isinstance(roots, list | tuple) else [roots])
             # A graph that is kept is used again, by a second backward pass or a derivative of the gradient.
             self._is_step_done = not keeps_graph
@@ -920,6 +984,11 @@ class TorchWatch:
         last = max((k for k, run in enumerate(self.steps) if run.backwards), default=len(self.steps) - 1)
         # A copy, because more may be recorded after a question inside of the block.
         return join_linked_steps(list(self.steps)[: last + 1])
+
+    @property
+    def ops_seen(self) -> int:
+        """How many ops were recorded, in all steps."""
+        return self._ops_released + sum(len(run.ops) for run in self.steps)
 
     @contextmanager
     def _pause(self) -> Iterator[ObservedRun]:
@@ -941,7 +1010,14 @@ class TorchWatch:
         An error of autograd about a value that was changed in place is explained too.
         """
         with self._pause() as run:
-            return blame_run(run, torch_replay.saves_tensor, list(self.steps))
+            answer = blame_run(run, torch_replay.saves_tensor, list(self.steps))
+            last = self.steps[-1]
+            if answer.ended and not answer:
+                return explain_error(answer, list(self.steps))
+            if answer or last.backwards or not run.backwards:
+                return answer
+            # What is computed after the last backward pass, such as a validation.
+            return blame_run(last, torch_replay.saves_tensor) or answer
 
     def explain(self, name: str) -> ObservedExplanation:
         """Say why the gradient of a parameter or input is absent, zero, not finite or what it is."""
@@ -968,8 +1044,13 @@ class TorchWatch:
             site = self._sites.find(sys._getframe(1))[0]
             self._update = ObservedUpdate(type(optimizer).__name__, site, len(run.ops))
             run.updates.append(self._update)
+            added = filter(self._used_gradients.is_added, list_parameters(optimizer))
+            run.accumulated += [self._recorder.book.look_up(parameter).name for parameter in added]
 
-    def _end_update(self, *_: Any) -> None:
+    def _end_update(self, optimizer: Any, *_: Any) -> None:
+        if self._recorder is not None:
+            self._optimized.update((id(parameter), parameter) for parameter in list_parameters(optimizer))
+            self._used_gradients.note_update(list_parameters(optimizer))
         self._update_depth = 0
         self._update = None
         self._is_step_done = self._recorder is not None and self._recorder.run.backwards > 0
@@ -984,8 +1065,13 @@ class TorchWatch:
                 if self._stops:
                     raise NonFiniteError(f"the loss or a gradient of step {step} is not finite; ask seen.blame()")
                 return
-        while len(self.steps) >= MAX_STEPS or (self.steps and self._store.bytes > self._store.limit / 2):
-            self._store.release(self.steps.popleft())
+        while len(self.steps) >= MAX_STEPS or (len(self.steps) > 1 and self._is_store_full):
+            self._release_oldest()
+        if self.steps and self._is_store_full:
+            # Under no_grad, as in a validation, the last training step is still what is asked about.
+            self._has_kept_step = not torch.is_grad_enabled()
+            if not self._has_kept_step:
+                self._release_oldest()
         self._store.begin_step()
         self._is_step_done = False
         self._recorder = StepRecorder(
@@ -1000,6 +1086,16 @@ class TorchWatch:
         self._recorder.run.parameters = self._parameters
         self.steps.append(self._recorder.run)
         self.steps_seen += 1
+
+    @property
+    def _is_store_full(self) -> bool:
+        """Whether half of the room is taken, so that another step would hold little."""
+        return self._store.bytes > self._store.limit / 2
+
+    def _release_oldest(self) -> None:
+        oldest = self.steps.popleft()
+        self._ops_released += len(oldest.ops)
+        self._store.release(oldest)
 
     def _is_broken(self, run: ObservedRun) -> bool:
         """Return whether a step broke; one that a gradient scaler skips did not, unless that goes on and on."""
@@ -1040,6 +1136,9 @@ class TorchWatch:
     ) -> Any:
         if self._recorder is None or form.namespace in UNRECORDED_NAMESPACES:
             return func(*args, **kwargs)
+        if any(map(is_lazy, args)):
+            # A parameter without a shape has no numbers that could be recorded.
+            return func(*args, **kwargs)
         if self._is_internal(frame):
             return self._run_unrecorded(func, form, args, kwargs)
         if self.splits_steps and self._is_step_done and not self._backward_depth:
@@ -1073,13 +1172,21 @@ class TorchWatch:
         """Note the names of the parameters and buffers of modules that were added."""
         if self._recorder is None:
             return
-        for prefix, root in self._modules.added:
+        added = self._modules.added
+        for prefix, root in added:
             self._parameters.update((name, tensor.requires_grad) for name, tensor in root.named_parameters(prefix))
             named = [("parameter", root.named_parameters(prefix)), ("buffer", root.named_buffers(prefix))]
             for kind, pairs in named:
                 for name, tensor in pairs:
-                    self._recorder.book.name_tensor(tensor, kind, name)
-        self._modules.added.clear()
+                    if not is_lazy(tensor):
+                        self._recorder.book.name_tensor(tensor, kind, name)
+        # The parameters of a lazy module that runs are named with the next op.
+        self._modules.added = [(prefix, root) for prefix, root in added if has_lazy_parameters(root)]
+
+
+def list_parameters(optimizer: Any) -> list[Any]:
+    """Return the parameters that an optimizer changes."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def read_limit(keep: int | str) -> float | None:

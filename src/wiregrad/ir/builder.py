@@ -659,6 +659,10 @@ class CircuitRecording:
         if known is not None and known not in self._library_groups:
             self._library_groups.append(known)
 
+    def note_library_groups(self, find: Callable[[], frozenset[str]]) -> None:
+        """Note how to find the groups that are calls of library functions; all others are the user's own."""
+        self._library_groups.append(Deferred(find))
+
     def _join_library_groups(self) -> Deferred[frozenset[str]] | None:
         """Return the paths of the groups that are calls of composite functions; None if that is not known."""
         known = tuple(self._library_groups)

@@ -540,6 +540,10 @@ def is_below(x: Any, bound: float) -> bool:
     return holds_everywhere(x, lambda x: x < bound)
 
 
+def _is_positive(x: Any) -> bool:
+    return holds_everywhere(x, lambda x: x > 0)
+
+
 def has_finite_inputs(case: FaultCase) -> bool:
     """Return whether all inputs are finite."""
     return all(holds_everywhere(x, np.isfinite) for x in case.input_numbers)
@@ -768,8 +772,13 @@ POWER_REMEDIES = (
 
 
 def _is_log_of_zero(case: FaultCase) -> bool:
-    """Return whether the argument of the logarithm is 0."""
-    return is_zero(case.input_numbers[0])
+    """Return whether the argument of the logarithm is 0, or so small that the slope is infinite."""
+    return is_zero(case.input_numbers[0]) or _has_infinite_slope_above_zero(case)
+
+
+def _has_infinite_slope_above_zero(case: FaultCase) -> bool:
+    """Return whether the slope of a logarithm is beyond the largest number although its argument is not 0."""
+    return not case.is_forward and _is_positive(case.input_numbers[0]) and _has_no_logarithm(case)
 
 
 def _has_no_logarithm(case: FaultCase) -> bool:
@@ -805,13 +814,18 @@ def _list_log_remedies(name: str) -> tuple[Remedy, ...]:
             when=_product_underflowed,
         ),
         Remedy(
+            f"the argument is so small that the slope is infinite: np.{name}(np.maximum(x, tiny))",
+            when=_has_infinite_slope_above_zero,
+            general=True,
+        ),
+        Remedy(
             f"guard the argument: np.{name}(np.maximum(x, tiny)), or np.where(x > 0, np.{name}(x), 0.0)",
             when=_has_no_logarithm,
             general=True,
         ),
         Remedy(
             "keep the argument from 0: np.where(x == 0, 1.0, x)",
-            when=lambda case: case.is_complex and _is_log_of_zero(case),
+            when=lambda case: case.is_complex and is_zero(case.input_numbers[0]),
             complex=True,
             general=True,
         ),
