@@ -77,6 +77,23 @@ def test_answers_are_graded_and_a_gradebook_shows_them(folder: Path, capsys: pyt
     assert "! Bao.json was changed" in capsys.readouterr().out
 
 
+def test_the_answers_of_a_class_are_graded_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("in").mkdir()
+    for name, answer in [("Amara", "7"), ("Bao", "6")]:
+        Path(write_answers(name, answer)).rename(f"in/{name}.json")
+    assert main(["learn", "--grade", "in", "--key", "class.key", "-o", "class.json"]) == 0
+    capsys.readouterr()
+    assert main(["learn", "--gradebook", "class.json", "--key", "class.key"]) == 0
+    assert re.search(r"Amara +Splitters add +1 of 1\nBao +Splitters add +0 of 1", capsys.readouterr().out)
+    Path("in/Cleo.json").write_text("{", encoding="utf-8")
+    code = main(["learn", "--grade", "in", "--key", "class.key"])
+    shown = capsys.readouterr()
+
+    assert code == 1
+    assert [results["learner"] for results in json.loads(shown.out)] == ["Amara", "Bao"]
+    assert re.search(r"not graded: in.Cleo\.json is no JSON", shown.err)
+
+
 @pytest.mark.parametrize(
     ("args", "code", "part"),
     [
@@ -86,12 +103,12 @@ def test_answers_are_graded_and_a_gradebook_shows_them(folder: Path, capsys: pyt
         (["broken.md", "--list"], 3, "broken.md"),
         (["--export", "x", "--graded"], 2, "--graded needs --key"),
         (["--export", "x", "absent.json"], 3, "cannot read absent.json"),
-        (["--grade", "--key", "class.key"], 2, "--grade takes one file"),
-        (["--grade", "set.json", "--key", "class.key"], 3, "set.json has no entry 'title'"),
+        (["--grade", "--key", "class.key"], 2, "--grade needs files of answers, or a folder"),
+        (["--grade", "set.json", "--key", "class.key"], 3, "set.json holds a question set; wanted answers"),
         (["--grade", "set.json", "--key", "set.json"], 3, "is no key"),
         (["--gradebook", "set.json"], 2, "--gradebook needs --key"),
         (["--gradebook", "--key", "class.key"], 2, "needs files of results"),
-        (["--gradebook", "set.json", "--key", "class.key"], 3, "has no entry"),
+        (["--gradebook", "set.json", "--key", "class.key"], 3, "set.json holds a question set; wanted results"),
         (["--new-key", "class.key"], 3, "exists already"),
     ],
 )

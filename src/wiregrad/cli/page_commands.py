@@ -21,6 +21,7 @@ from wiregrad.backends import interpreter
 from wiregrad.cli.command_base import (
     ANSWER_SCHEMA,
     EXIT_FOUND,
+    STDIO,
     TARGET_HELP,
     CommandFailure,
     CommandTarget,
@@ -51,6 +52,8 @@ from wiregrad.learn.teaching import (
     draw_questions,
     export_site,
     grade_answers,
+    grade_files,
+    list_json_files,
     read_gradebook,
     read_json_file,
     read_key,
@@ -433,7 +436,7 @@ def _run_learn(
     """Do what was asked for; without an option, open the lessons."""
     actions = {
         "--list": listed,
-        "-o": output is not None and not gradebook,
+        "-o": output is not None and not gradebook and not grade,
         "--export": folder is not None,
         "--new-key": new_key is not None,
         "--grade": grade,
@@ -448,10 +451,7 @@ def _run_learn(
     elif folder is not None:
         _export_pages(folder, paths, _need_key(key_file, "--graded") if graded else None, title)
     elif grade:
-        if len(paths) != 1:
-            raise click.UsageError(f"--grade takes one file of answers; got {len(paths)}")
-        results = grade_answers(read_json_file(paths[0]), _need_key(key_file, "--grade"), paths[0])
-        click.echo(json.dumps(results, indent=2, allow_nan=False))
+        _grade_files(paths, _need_key(key_file, "--grade"), output)
     elif gradebook:
         _print_gradebook(paths, _need_key(key_file, "--gradebook"), output, title)
     else:
@@ -506,6 +506,25 @@ def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: s
         click.echo(path)
 
 
+def _grade_files(paths: Sequence[str], key: bytes, output: str | None) -> None:
+    """Print the results of a file, or a list of those of several; exit with 1 if one of several cannot be graded."""
+    if not paths:
+        raise click.UsageError("--grade needs files of answers, or a folder of them")
+    if len(paths) == 1 and not Path(paths[0]).is_dir():
+        _write_json(output, grade_answers(read_json_file(paths[0]), key, paths[0]))
+        return
+    graded = grade_files(list_json_files(paths), key)
+    _write_json(output, list(graded.results))
+    for problem in graded.problems:
+        click.echo(escape_control_characters(f"not graded: {problem}"), err=True)
+    if graded.problems:
+        raise click.exceptions.Exit(EXIT_FOUND)
+
+
+def _write_json(output: str | None, data: object) -> None:
+    write_output(output or STDIO, encode_lines(json.dumps(data, indent=2, allow_nan=False)))
+
+
 EXPORTED_PRESETS = ("expression", "fan-out", "neuron", "sigmoid", "router")
 """The presets that are exported where no question set is given: the worked examples."""
 
@@ -515,8 +534,8 @@ def _print_gradebook(paths: Sequence[str], key: bytes, output: str | None, title
     texts = [path for path in paths if path.endswith(LESSON_ENDING)]
     files = [path for path in paths if path not in texts]
     if not files:
-        raise click.UsageError("--gradebook needs files of results")
-    book = read_gradebook(files, key, _read_lessons(texts))
+        raise click.UsageError("--gradebook needs files of results, or a folder of them")
+    book = read_gradebook(list_json_files(files), key, _read_lessons(texts))
     if output is None:
         _print_text(str(book))
     else:
@@ -534,7 +553,7 @@ learn_command = ExampleCommand(
         click.Option(
             ["-o", "--output"],
             metavar="FILE",
-            help="Write the lessons, or the gradebook, as one HTML file; - is stdout.",
+            help="Write the lessons or the gradebook as one HTML file, or results; - is stdout.",
         ),
         click.Option(["--browser/--no-browser"], default=True, help="Open the browser, or print the address only."),
         click.Option(["--port"], type=click.IntRange(0, 65535), default=0, help="The port; by default any free one."),
@@ -549,11 +568,15 @@ learn_command = ExampleCommand(
         ),
         click.Option(["--new-key"], metavar="FILE", help="Make a key, readable by you alone."),
         click.Option(["--key", "key_file"], metavar="FILE", help="The key that signs sets and results."),
-        click.Option(["--grade"], is_flag=True, help="Grade FILE, answers from a graded page; print signed results."),
+        click.Option(
+            ["--grade"],
+            is_flag=True,
+            help="Grade FILEs or folders, answers from graded pages; print signed results. 1 if one cannot be graded.",
+        ),
         click.Option(
             ["--gradebook"],
             is_flag=True,
-            help="Print a table of FILEs, results and saved progress, or write it with -o; 1 if one was changed.",
+            help="Print a table of FILEs or folders: results and saved progress; with -o as a page. 1 if one was changed.",
         ),
     ],
     callback=_run_learn,
