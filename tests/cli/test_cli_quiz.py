@@ -34,7 +34,7 @@ def test_a_quiz_is_answered_line_by_line(capsys: pytest.CaptureFixture[str], mon
     assert "Not yet: one branch only\n1 is what comes back from y" in out
     assert "3 parts: 3 + □" in out
     assert "Not an answer yet" in out
-    assert "Right, after two hints\nexactly 7. Why: " in out
+    assert "Right, after one wrong answer and one hint\nexactly 7. Why: " in out
     assert "1 of 1 right, 0 at the first try" in out
     assert "hint, next, quit" in err
 

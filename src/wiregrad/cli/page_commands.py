@@ -36,7 +36,7 @@ from wiregrad.cli.command_base import (
     write_output,
 )
 from wiregrad.dtypes import WireType, WireValue
-from wiregrad.errors import NoQuestionError, WiregradError, suggest_name
+from wiregrad.errors import WiregradError, suggest_name
 from wiregrad.frontends import parse_formula
 from wiregrad.ir.columns import normalize_name
 from wiregrad.lazy import load_module_lazily
@@ -294,7 +294,7 @@ def _print_document(
     """Print the questions as JSON, with verdicts if there are answers; exit with 1 if one of them is not right."""
     questions = list(draw_questions(source, kinds, count))
     if not questions:
-        raise NoQuestionError("the circuit offers no clear question; fix fewer leaves, or take a larger circuit")
+        raise source.no_question(kinds)
     if answers is not None and len(answers) > len(questions):
         raise click.UsageError(f"there are {len(questions)} questions; got {len(answers)} answers")
     entries = []
@@ -576,7 +576,7 @@ learn_command = ExampleCommand(
         click.Option(
             ["--gradebook"],
             is_flag=True,
-            help="Print a table of FILEs or folders: results and saved progress; with -o as a page. 1 if one was changed.",
+            help="Print a table of FILEs or folders, results and saved progress; -o writes a page. 1 if one is changed.",
         ),
     ],
     callback=_run_learn,

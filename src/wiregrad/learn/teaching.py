@@ -89,11 +89,10 @@ class QuestionSet:
 
     def draw(self, source: QuestionSource | None = None) -> list[Question]:
         """Return its questions; raise `NoQuestionError` if there are none."""
-        questions = list(draw_questions(source or self.open_source(), self.kinds, self.count))
+        source = source or self.open_source()
+        questions = list(draw_questions(source, self.kinds, self.count))
         if not questions:
-            raise NoQuestionError(
-                f"the question set {self.title!r} offers no clear question; fix fewer leaves, or take a larger circuit"
-            )
+            raise source.no_question(self.kinds, f"the question set {self.title!r}")
         return questions
 
 
