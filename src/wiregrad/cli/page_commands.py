@@ -576,7 +576,7 @@ learn_command = ExampleCommand(
         click.Option(
             ["--gradebook"],
             is_flag=True,
-            help="Print a table of FILEs or folders, results and saved progress; -o writes a page. 1 if one is changed.",
+            help="Print a table of FILEs or folders, results and saved progress; -o writes a page. 1 if one changed.",
         ),
     ],
     callback=_run_learn,
