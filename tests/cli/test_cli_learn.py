@@ -99,6 +99,8 @@ def test_the_answers_of_a_class_are_graded_at_once(folder: Path, capsys: pytest.
     [
         (["--export", "x", "--grade"], 2, "--export and --grade cannot be combined"),
         (["set.json", "--list"], 2, "files whose names end in .md; got set.json"),
+        (["set.json", "-o", "q.html"], 2, "wiregrad learn --export DIR set.json writes the pages"),
+        (["own.md", "own.md", "--list"], 3, "another lesson has the key sums already"),
         (["absent.md", "--list"], 3, "cannot read absent.md"),
         (["broken.md", "--list"], 3, "broken.md"),
         (["--export", "x", "--graded"], 2, "--graded needs --key"),
@@ -145,3 +147,11 @@ def test_lessons_of_ones_own_are_listed_and_exported_beside_question_sets(
     assert names == ["index.html", "lessons.html", "01-splitters-add.html"]
     assert "A sum distributes" in Path("own/lessons.html").read_text(encoding="utf-8")
     assert "A formula is a circuit" not in Path("own/lessons.html").read_text(encoding="utf-8")
+
+
+def test_the_title_heads_the_page_of_a_lesson(folder: Path) -> None:
+    assert main(["learn", "own.md", "-o", "own.html", "--title", "Class 11b"]) == 0
+    assert "<title>Class 11b" in Path("own.html").read_text(encoding="utf-8")
+    assert main(["learn", "--export", "own", "own.md"]) == 0
+
+    assert '<a href="lessons.html">Sums</a>' in Path("own/index.html").read_text(encoding="utf-8")

@@ -44,10 +44,12 @@ from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import QuestionSource, Quiz, judge_answer
 from wiregrad.learn.quiz_run import Verdict
 from wiregrad.learn.teaching import (
+    MAX_TEXT,
     PAGE_KINDS,
     QuestionSet,
     SitePage,
     build_pages,
+    build_sheet,
     create_key,
     draw_questions,
     export_site,
@@ -250,10 +252,20 @@ def _start_quiz(
     kinds: Sequence[str],
     count: int | None,
     answers: str | None,
+    output: str | None,
     document: bool,
 ) -> None:
     circuit, leaves = _choose_circuit(formula, values, preset)
     chosen = tuple(kinds) or PAGE_KINDS
+    if output is not None:
+        if document or answers is not None:
+            raise click.UsageError("-o writes a page of questions; --json and --answers cannot be combined with it")
+        text = (formula or "") if preset is None else PRESETS[preset].formula
+        if not _is_formula(circuit, text):
+            raise click.UsageError("-o writes a page, which needs the circuit as a formula")
+        questions = QuestionSet(text[:MAX_TEXT], text, seed, leaves, chosen, count)
+        write_output(output, encode_lines(build_sheet(questions, output).html))
+        return
     if document or answers is not None:
         source = QuestionSource(circuit, seed, leaves)
         _print_document(source, chosen, count, None if answers is None else _read_answers(answers))
@@ -407,6 +419,9 @@ quiz_command = ExampleCommand(
             metavar="FILE",
             help="Check answers, one in each line, and print JSON; - is stdin. The exit code is 1 if one is not right.",
         ),
+        click.Option(
+            ["-o", "--output"], metavar="FILE", help="Write a page of questions as one HTML file; - is stdout."
+        ),
         json_option(),
     ],
     callback=_start_quiz,
@@ -431,7 +446,7 @@ def _run_learn(
     new_key: str | None,
     grade: bool,
     gradebook: bool,
-    title: str,
+    title: str | None,
 ) -> None:
     """Do what was asked for; without an option, open the lessons."""
     actions = {
@@ -453,33 +468,40 @@ def _run_learn(
     elif grade:
         _grade_files(paths, _need_key(key_file, "--grade"), output)
     elif gradebook:
-        _print_gradebook(paths, _need_key(key_file, "--gradebook"), output, title)
+        _print_gradebook(paths, _need_key(key_file, "--gradebook"), output, title or DEFAULT_TITLE)
     else:
-        _open_lessons(_read_lessons(paths), listed, output, browser, port)
+        _open_lessons(_read_lessons(paths), title, listed, output, browser, port)
 
 
 def _read_lessons(paths: Sequence[str]) -> Sequence[lessons.Lesson]:
     """Return the lessons of Markdown files, or those of the package if there are none."""
     for path in paths:
         if not path.endswith(LESSON_ENDING):
-            raise click.UsageError(f"wanted lessons, files whose names end in {LESSON_ENDING}; got {path}")
-    return [lessons.read_lesson_file(path) for path in paths] or lessons.load_course()
+            raise click.UsageError(
+                f"wanted lessons, files whose names end in {LESSON_ENDING}; got {path}; wiregrad learn --export DIR "
+                f"{path} writes the pages of question sets"
+            )
+    return lessons.read_lesson_files(paths) or lessons.load_course()
 
 
 LESSON_ENDING = ".md"
+DEFAULT_TITLE = "Learn"
 
 
-def _open_lessons(course: Sequence[lessons.Lesson], listed: bool, output: str | None, browser: bool, port: int) -> None:
+def _open_lessons(
+    course: Sequence[lessons.Lesson], title: str | None, listed: bool, output: str | None, browser: bool, port: int
+) -> None:
     """Print the names of lessons, write their page, or open it."""
     if listed:
         for lesson in course:
             _print_text(str(lesson))
     elif output is not None:
-        write_output(output, encode_lines(lessons.render_course(course)))
+        write_output(output, encode_lines(lessons.render_course(course, title)))
     else:
-        data = lessons.build_course_data(course)
+        data = lessons.build_course_data(course, title)
+        name = lessons.choose_title(course, title)
         local_server.open_explorer(
-            lambda authority: local_server.build_page_app(data, lessons.PAGE_TITLE, authority),
+            lambda authority: local_server.build_page_app(data, name, authority),
             port=port,
             browser=browser,
         )
@@ -491,7 +513,7 @@ def _need_key(path: str | None, option: str) -> bytes:
     return read_key(path)
 
 
-def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: str) -> None:
+def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: str | None) -> None:
     """Write a page with the lessons and a page for each question set; without files, those of the package."""
     texts = [path for path in paths if path.endswith(LESSON_ENDING)]
     sets = [questions for path in paths if path not in texts for questions in read_question_file(path)]
@@ -501,8 +523,9 @@ def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: s
     if texts or not paths:
         course = _read_lessons(texts)
         about = f"{len(course)} lesson{'s' * (len(course) != 1)}"
-        pages.insert(0, SitePage("lessons.html", lessons.PAGE_TITLE, lessons.render_course(course), about))
-    for path in export_site(folder, pages, title):
+        name = lessons.choose_title(course)
+        pages.insert(0, SitePage("lessons.html", name, lessons.render_course(course, title), about))
+    for path in export_site(folder, pages, title or DEFAULT_TITLE):
         click.echo(path)
 
 
@@ -563,9 +586,7 @@ learn_command = ExampleCommand(
             help="Write a site: FILEs are lessons in Markdown and question sets in JSON.",
         ),
         click.Option(["--graded"], is_flag=True, help="Export questions without answers, to be graded; needs --key."),
-        click.Option(
-            ["--title"], default="Learn", show_default=True, help="The title of the exported site, or of the class."
-        ),
+        click.Option(["--title"], help="The title of the page of lessons, of the exported site, or of the class."),
         click.Option(["--new-key"], metavar="FILE", help="Make a key, readable by you alone."),
         click.Option(["--key", "key_file"], metavar="FILE", help="The key that signs sets and results."),
         click.Option(

@@ -51,9 +51,7 @@ TITLES: Final[dict[str, str]] = {
     "only-here": "Not yet: right here only",
     "not-ready": "Not yet: its inputs are open",
     "not-reached": "Not yet: nothing has arrived",
-    "fired": "Not yet: that one is done",
     "router-none": "Not yet: something passes",
-    "router-all": "Not yet: the loser gets nothing",
     "no-splitter": "Not yet: a splitter is missing",
     "splitter-per-reader": "Not yet: one splitter too many",
     "splitter-without-need": "Not yet: one reader needs none",
@@ -168,9 +166,7 @@ TEXTS: Final[dict[str, str]] = {
     "order.recursing": "{node} has a gradient from some of its readers, not from all. It waits for "
     "the rest, then sends "
     "once.",
-    "fired": "{node} has fired already. Which one comes next?",
     "router-none": "This node does let a gradient through. Look at which input it took.",
-    "router-all": "Only the input that won receives the gradient. The other one did not matter for the output.",
     "router-loser": "This input won: the output is its value, so its gradient passes. Look at the other one.",
     "no-splitter": "A wire has one reader. A value that goes to several places needs splitters to copy it.",
     "splitter-per-reader": "A splitter makes two wires of one. Count how many are needed to end with {count} wires.",
