@@ -72,6 +72,22 @@ def test_a_page_checks_answers_by_itself(browser: Browser, tmp_path: Path, size:
     page.context.close()
 
 
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_the_numbers_of_a_wide_circuit_stay_readable(browser: Browser, tmp_path: Path, size: tuple[int, int]) -> None:
+    wide = QuestionSet(
+        "Wide", "a = x*w + b; c = tanh(a); d = c*u + v; e = tanh(d); y = e*e - x", kinds=("value", "leaf")
+    )
+    paths = export_site(tmp_path, build_pages([wide]))
+    page, watched = open_page(browser, paths[1], size, "light")
+    shrinking = "Math.max(...[...document.images].map((image) => image.naturalWidth / image.clientWidth))"
+    page.wait_for_function(f"[...document.images].every((image) => image.complete) && {shrinking} <= 1.4")
+
+    assert page.locator("li img").count() == 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    assert (watched.errors, watched.foreign) == ([], [])
+    page.context.close()
+
+
 def test_a_graded_page_saves_answers_that_python_grades(browser: Browser, tmp_path: Path) -> None:
     paths = export_site(tmp_path, build_pages([SET], key=KEY))
     page, watched = open_page(browser, paths[1], WIDE, "light")

@@ -59,6 +59,21 @@ interface Outcome {
   tries: number;
 }
 
+/** How many times smaller than it was drawn a picture may be shown: then its numbers are 9 pixels high. */
+const MAX_SHRINKING = 1.4;
+
+/** The picture of a question: from top to bottom where it would be too small to read from left to right. */
+function QuestionImage({ shown, alt }: { shown: ShownQuestion; alt: string }) {
+  const [tall, setTall] = useState(false);
+  return (
+    <picture>
+      <source media="(max-width: 600px)" srcset={shown.tall} />
+      <img src={tall ? shown.tall : shown.picture} alt={alt}
+        onLoad={({ currentTarget: { naturalWidth, clientWidth } }) => naturalWidth > MAX_SHRINKING * clientWidth && setTall(true)} />
+    </picture>
+  );
+}
+
 interface QuestionProps {
   k: number;
   shown: ShownQuestion;
@@ -83,10 +98,7 @@ function QuestionView({ k, shown, outcome, answer, onAnswer, onCheck }: Question
     <li>
       <form onSubmit={submit}>
         <h2 id={`${id}-asked`}>{k + 1}. {shown.prompt}</h2>
-        <picture>
-          <source media="(max-width: 600px)" srcset={shown.tall} />
-          <img src={shown.picture} alt={`Circuit of question ${k + 1}: ${shown.lines.join("; ") || "no numbers given"}`} />
-        </picture>
+        <QuestionImage shown={shown} alt={`Circuit of question ${k + 1}: ${shown.lines.join("; ") || "no numbers given"}`} />
         <ul class="given">{shown.lines.map((line) => <li key={line}>{line}</li>)}</ul>
         {shown.options.length ? (
           <fieldset aria-labelledby={`${id}-asked`}>
