@@ -78,7 +78,7 @@ def test_a_formula_may_begin_with_a_minus(capsys: pytest.CaptureFixture[str]) ->
         (["grad", "a + b", "a=1", "b=two"], 2, "a FILE.py:FUNCTION takes NAME=[NUMBERS] too"),
         (["grad", "p*2", "p=[[[0,0],[1,0]],0]"], 2, "all its rows have one length, as in [[1, 2], [3, 4]]"),
         (["grad", "p*2", "p=[1,two]"], 2, "a list has numbers alone"),
-        (["draw", "a*b", "-o", "f.png"], 2, "got f.png; write FILE.svg, which browsers and Inkscape open"),
+        (["draw", "a*b", "-o", "f.png"], 2, "got f.png; write FILE.svg, which browsers open, or a page with"),
         (["draw", "a*b", "-o", "f.xyz"], 2, "got f.xyz\n"),
         (["grad", "a + b", "a=1", "b"], 2, "wanted NAME=NUMBER"),
         (["grad", "a + b", "a=1", "a=2", "b=1"], 2, "given twice"),

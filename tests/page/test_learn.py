@@ -299,6 +299,18 @@ def test_lessons_work_where_nothing_can_be_kept(opened: Opener, course_file: Pat
     expect(page.page.get_by_role("alert")).to_contain_text("keeps nothing")
 
 
+def test_own_lessons_are_headed_by_their_title(opened: Opener, tmp_path: Path) -> None:
+    path = tmp_path / "own.html"
+    path.write_text(render_course([COURSE[SHORT]], "Class 11b"), "utf8")
+    page = opened("#/", path=path).page
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Class 11b")
+    expect(page.locator(".lead")).to_have_text(
+        f"One short lesson, {COURSE[SHORT].minutes} minutes. Everything stays in this browser."
+    )
+    expect(page).to_have_title("Class 11b - wiregrad")
+
+
 def test_progress_is_saved_as_a_file_and_read_again(opened: Opener, course_file: Path, tmp_path: Path) -> None:
     page = opened(f"#/{SAMPLE}/2", path=course_file)
     page.page.evaluate("location.hash = '#/'")

@@ -419,8 +419,8 @@ def _draw_target(
 
 PIXEL_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
 PIXEL_ADVICE = (
-    "; write FILE.svg, which browsers and Inkscape open and save as PNG or PDF; a program that shows no SVG takes the "
-    "picture that rsvg-convert -o FILE.png FILE.svg makes of it"
+    "; write FILE.svg, which browsers open, or a page with wiregrad explore -o FILE.html; a browser makes a PNG of "
+    "either: chromium --headless --screenshot=FILE.png --window-size=1200,600 FILE.svg"
 )
 """How to get a picture of pixels."""
 
