@@ -250,15 +250,16 @@ class RecordError(WiregradError, ValueError):
 
 
 class FormulaError(WiregradError, ValueError):
-    """A formula cannot be read; `line` and `column` (from 1) say where."""
+    """A formula cannot be read; `line` and `column` (from 1) say where, and `picture` points at it."""
 
     def __init__(self, message: str, text: str = "", offset: int = 0) -> None:
         self.message = message
         self.text = text
         self.offset = offset
         self.line, self.column = line_and_column(text, offset)
-        picture = f"\n  at line {self.line}, column {self.column}\n{self._point_at_column()}" if text else ""
-        super().__init__(message + picture)
+        self.picture = self._point_at_column() if text else ""
+        place = f"\n  at line {self.line}, column {self.column}\n{self.picture}" if text else ""
+        super().__init__(message + place)
 
     def __reduce__(self) -> tuple[type[FormulaError], tuple[str, str, int]]:
         return type(self), (self.message, self.text, self.offset)

@@ -74,7 +74,12 @@ def test_a_formula_may_begin_with_a_minus(capsys: pytest.CaptureFixture[str]) ->
         (["grad", "(" * 200], 3, "nest at most 100 deep"),
         (["grad", "a + b", "a=1"], 2, "no value for b"),
         (["grad", "a + b", "a=1", "b=2", "d=3"], 2, "no input called 'd'"),
-        (["grad", "a + b", "a=1", "b=two"], 2, "wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got 'b=two'"),
+        (["grad", "a + b", "a=1", "b=two"], 2, "wanted NAME=NUMBER, like a=2; got 'b=two'"),
+        (["grad", "a + b", "a=1", "b=two"], 2, "a FILE.py:FUNCTION takes NAME=[NUMBERS] too"),
+        (["grad", "p*2", "p=[[[0,0],[1,0]],0]"], 2, "all its rows have one length, as in [[1, 2], [3, 4]]"),
+        (["grad", "p*2", "p=[1,two]"], 2, "a list has numbers alone"),
+        (["draw", "a*b", "-o", "f.png"], 2, "got f.png; write FILE.svg, which browsers open, or a page with"),
+        (["draw", "a*b", "-o", "f.xyz"], 2, "got f.xyz\n"),
         (["grad", "a + b", "a=1", "b"], 2, "wanted NAME=NUMBER"),
         (["grad", "a + b", "a=1", "a=2", "b=1"], 2, "given twice"),
         (["grad"], 2, "Missing argument"),
@@ -292,7 +297,7 @@ def test_a_value_that_is_no_number_is_wrong_usage(
     code, out, err = run(capsys, "grad", f"{model}:logs" if target == "logs" else target, value)
 
     assert (code, out) == (2, "")
-    assert "wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got" in err
+    assert "wanted NAME=NUMBER, like a=2; got" in err
 
 
 @pytest.mark.parametrize(
@@ -897,3 +902,21 @@ def test_the_example_of_every_command_runs(
 def test_a_formula_for_a_whole_parameter_must_be_whole(text: str, kind: type) -> None:
     with pytest.raises(click.UsageError, match="for a parameter that is whole"):
         read_value("n", text, frozenset([kind]))
+
+
+@pytest.mark.parametrize(
+    ("args", "is_noted"),
+    [
+        (["sqrt(x)", "x=-1"], True),
+        (["sqrt(x)", "x=0"], True),
+        (["sqrt(x)", "x=4"], False),
+        (["sqrt(x)", "x=nan"], False),
+    ],
+)
+def test_a_number_that_is_lost_leads_to_blame(
+    capsys: pytest.CaptureFixture[str], args: list[str], is_noted: bool
+) -> None:
+    code, _, err = run(capsys, "grad", *args)
+
+    assert code == 0
+    assert ("wiregrad blame" in err) == is_noted

@@ -77,21 +77,40 @@ def test_answers_are_graded_and_a_gradebook_shows_them(folder: Path, capsys: pyt
     assert "! Bao.json was changed" in capsys.readouterr().out
 
 
+def test_the_answers_of_a_class_are_graded_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("in").mkdir()
+    for name, answer in [("Amara", "7"), ("Bao", "6")]:
+        Path(write_answers(name, answer)).rename(f"in/{name}.json")
+    assert main(["learn", "--grade", "in", "--key", "class.key", "-o", "class.json"]) == 0
+    capsys.readouterr()
+    assert main(["learn", "--gradebook", "class.json", "--key", "class.key"]) == 0
+    assert re.search(r"Amara +Splitters add +1 of 1\nBao +Splitters add +0 of 1", capsys.readouterr().out)
+    Path("in/Cleo.json").write_text("{", encoding="utf-8")
+    code = main(["learn", "--grade", "in", "--key", "class.key"])
+    shown = capsys.readouterr()
+
+    assert code == 1
+    assert [results["learner"] for results in json.loads(shown.out)] == ["Amara", "Bao"]
+    assert re.search(r"not graded: in.Cleo\.json is no JSON", shown.err)
+
+
 @pytest.mark.parametrize(
     ("args", "code", "part"),
     [
         (["--export", "x", "--grade"], 2, "--export and --grade cannot be combined"),
         (["set.json", "--list"], 2, "files whose names end in .md; got set.json"),
+        (["set.json", "-o", "q.html"], 2, "wiregrad learn --export DIR set.json writes the pages"),
+        (["own.md", "own.md", "--list"], 3, "another lesson has the key sums already"),
         (["absent.md", "--list"], 3, "cannot read absent.md"),
         (["broken.md", "--list"], 3, "broken.md"),
         (["--export", "x", "--graded"], 2, "--graded needs --key"),
         (["--export", "x", "absent.json"], 3, "cannot read absent.json"),
-        (["--grade", "--key", "class.key"], 2, "--grade takes one file"),
-        (["--grade", "set.json", "--key", "class.key"], 3, "set.json has no entry 'title'"),
+        (["--grade", "--key", "class.key"], 2, "--grade needs files of answers, or a folder"),
+        (["--grade", "set.json", "--key", "class.key"], 3, "set.json holds a question set; wanted answers"),
         (["--grade", "set.json", "--key", "set.json"], 3, "is no key"),
         (["--gradebook", "set.json"], 2, "--gradebook needs --key"),
         (["--gradebook", "--key", "class.key"], 2, "needs files of results"),
-        (["--gradebook", "set.json", "--key", "class.key"], 3, "has no entry"),
+        (["--gradebook", "set.json", "--key", "class.key"], 3, "set.json holds a question set; wanted results"),
         (["--new-key", "class.key"], 3, "exists already"),
     ],
 )
@@ -128,3 +147,11 @@ def test_lessons_of_ones_own_are_listed_and_exported_beside_question_sets(
     assert names == ["index.html", "lessons.html", "01-splitters-add.html"]
     assert "A sum distributes" in Path("own/lessons.html").read_text(encoding="utf-8")
     assert "A formula is a circuit" not in Path("own/lessons.html").read_text(encoding="utf-8")
+
+
+def test_the_title_heads_the_page_of_a_lesson(folder: Path) -> None:
+    assert main(["learn", "own.md", "-o", "own.html", "--title", "Class 11b"]) == 0
+    assert "<title>Class 11b" in Path("own.html").read_text(encoding="utf-8")
+    assert main(["learn", "--export", "own", "own.md"]) == 0
+
+    assert '<a href="lessons.html">Sums</a>' in Path("own/index.html").read_text(encoding="utf-8")

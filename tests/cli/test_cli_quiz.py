@@ -34,7 +34,7 @@ def test_a_quiz_is_answered_line_by_line(capsys: pytest.CaptureFixture[str], mon
     assert "Not yet: one branch only\n1 is what comes back from y" in out
     assert "3 parts: 3 + □" in out
     assert "Not an answer yet" in out
-    assert "Right, after two hints\nexactly 7. Why: " in out
+    assert "Right, after one wrong answer and one hint\nexactly 7. Why: " in out
     assert "1 of 1 right, 0 at the first try" in out
     assert "hint, next, quit" in err
 
@@ -128,3 +128,28 @@ def test_the_lessons_are_written_as_one_file(capsys: pytest.CaptureFixture[str],
     assert (code, "wrote" in err) == (0, True)
     assert page.startswith("<!doctype html>")
     assert "connect-src 'none'" in page
+
+
+@pytest.mark.parametrize("args", [("y = x*x + x", "x=3"), ("--preset", "neuron")])
+def test_a_quiz_is_written_as_one_page(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, args: tuple[str, ...]
+) -> None:
+    code, _, err = run(capsys, "quiz", *args, "-o", str(tmp_path / "quiz.html"))
+    page = (tmp_path / "quiz.html").read_text("utf-8")
+
+    assert (code, "wrote" in err) == (0, True)
+    assert '"graded":false' in page.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [(["a*b", "--json"], "--json and --answers cannot be combined"), (["math.py:sin"], "math.py")],
+)
+def test_a_page_that_cannot_be_written_is_explained(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, args: list[str], message: str
+) -> None:
+    code, _, err = run(capsys, "quiz", *args, "-o", str(tmp_path / "quiz.html"))
+
+    assert code in (2, 3)
+    assert message in err
+    assert not (tmp_path / "quiz.html").exists()

@@ -1010,6 +1010,22 @@ def test_a_terminal_that_is_too_narrow_gets_a_listing_that_says_so() -> None:
     assert any(line.startswith("o (output)") and line.endswith("gradient 1") for line in lines)
 
 
+def test_a_listing_has_the_local_derivative_of_each_input_unless_it_is_one() -> None:
+    circuit = wg.circuit("p = a * b; s = p - c; y = s + a")
+    lines = to_unicode(circuit, circuit.run(a=2.0, b=-3.0, c=5.0), width=60).split("\n")
+    listed = {line.split()[0]: line for line in lines[2:]}
+
+    assert "* of a ×(−3), b ×2 " in listed["p"]
+    assert "- of p, c ×(−1) " in listed["s"]
+    assert "+ of s, a " in listed["y"]
+
+
+def test_a_listing_without_a_run_has_no_factors() -> None:
+    circuit = wg.circuit("p = a * b; s = p - c; y = s + a")
+
+    assert "×" not in to_unicode(circuit, width=20)
+
+
 def test_plain_terminals_get_plain_characters() -> None:
     run = run_of("neuron")
 

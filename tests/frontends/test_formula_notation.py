@@ -220,7 +220,11 @@ HABITS = [
     ("x > 0 and y > 0", 7, "and has no meaning in a formula; write logical_and(a, b)"),
     ("not x", 1, "not has no meaning in a formula; write logical_not(a)"),
     ("max(x for x in y)", 7, "for has no meaning in a formula; write wg.trace(f) in Python"),
-    ("lambda x: x", 9, "':' has no meaning in a formula; trace Python with wg.trace"),
+    (
+        "lambda x: x",
+        9,
+        "':' has no meaning in a formula; trace Python with wg.trace; on the command line, write FILE.py:FUNCTION",
+    ),
     ("np.sin(x)", 3, "'.' has no meaning in a formula; write sin alone"),
     ("2*math.log(x)", 7, "write log alone"),
     ("2*math.pi*r", 7, "write pi alone"),

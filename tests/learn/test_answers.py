@@ -12,7 +12,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.learn.quiz import QuestionSource, judge_answer
-from wiregrad.learn.quiz_run import is_accepted, measure_tolerance, read_answer
+from wiregrad.learn.quiz_run import is_accepted, is_rounded, judge_number, measure_tolerance, read_answer
 
 
 @pytest.mark.parametrize(
@@ -192,3 +192,28 @@ def test_a_rule_that_raises_is_told_where() -> None:
 
     assert verdict.text.startswith("Your rule raised ZeroDivisionError: division by zero at upstream = ")
     assert not verdict.costs
+
+
+@pytest.mark.parametrize(
+    ("answer", "rounded", "other"),
+    [
+        (7.4, [7], [8, 8.1, 7.1, 6.8, 6.67, 0, -7]),
+        (-7.4, [-7], [-8, -8.1, -6.8, 7]),
+        (0.8945, [0.9, 0.89, 0.895], [0.8, 1, 0.87, 0.91]),
+        (0.96, [1], [0.9, 0.94, 1.02]),
+        (123.4, [100, 120, 123], [110, 130, 121.5]),
+        (0.001526, [0.002, 0.0015], [0.001, 0.0017]),
+        (30.0, [], [33, 29, 27]),
+        (12.0, [], [10, 13]),
+    ],
+)
+def test_only_an_answer_with_fewer_digits_counts_as_rounded(
+    answer: float, rounded: list[float], other: list[float]
+) -> None:
+    assert [number for number in [*rounded, *other] if is_rounded(number, answer)] == rounded
+
+
+def test_what_is_close_without_being_rounded_gets_the_neutral_hint() -> None:
+    keys = [judge_number(number, (7.4,), (), "").key for number in (7.4, 7.0, 8.0, 8.1, 6.8)]
+
+    assert keys == ["right", "near", "neutral", "neutral", "neutral"]

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from wiregrad.errors import FileFormatError
 from wiregrad.learn.lessons import (
+    MISTAKES,
+    NAMELESS,
     Lesson,
     QuestionScreen,
     TextScreen,
+    build_course_data,
     check_build,
     check_questions,
     fill_placeholders,
     load_course,
+    name_met_mistake,
     parse_lesson,
+    read_lesson_files,
+    render_course,
 )
 
 COURSE = {lesson.key: lesson for lesson in load_course()}
@@ -149,7 +156,19 @@ def test_lessons_are_numbered_in_their_order() -> None:
         ("{value f}", "{", "a placeholder is"),
         ("a=2 b=3", "a=2", "the circuit needs a value for b"),
         ("a=2 b=3", "a=2 b=x", "wanted a number for b, as in b=2; got b=x"),
-        ("a=2 b=3", "a=2 b=3 c=1", "c is no leaf of the circuit"),
+        ("a=2 b=3", "a=2 b=3 c=1", "c is no leaf of the circuit; its leaves: a, b$"),
+        (
+            "formula: f = a + b\n",
+            "formula: f = a + sinn(b)\n",
+            r"line 13: there is no function .*sinn.*, at column 9 of",
+        ),
+        ("formula: f = a + b\n", "formula: f = a + sinn(b)\n", r"\n    f = a \+ sinn\(b\)\n            \^$"),
+        (
+            "summary:",
+            "mistakes: right\nsummary:",
+            "right is no mistake; the mistakes are activation-input, .*wrong-op$",
+        ),
+        ("summary:", "mistakes: splitter-per-raeder\nsummary:", "no mistake; did you mean splitter-per-reader"),
         ("about: Two leaves go into a sum.", "", "the block circuit needs a line `about: ...`"),
         ("kinds: send", "kinds: sent", "wanted kinds out of value, local, send"),
         ("kinds: send", "kinds: send send", "each kind once"),
@@ -221,3 +240,39 @@ def test_a_program_with_a_mistake_is_told_it_where_it_is(old: str, new: str, par
 
     assert wrong.title == part
     assert text in wrong.text
+
+
+def test_the_catalogue_has_the_mistakes_of_the_course_and_no_verdicts_without_a_mistake() -> None:
+    taught = {key for lesson in COURSE.values() for key in lesson.mistakes}
+
+    assert taught <= {*MISTAKES}
+    assert not NAMELESS & {*MISTAKES}
+    assert all(name_met_mistake(key, "") for key in MISTAKES)
+
+
+def test_lessons_with_one_key_are_refused(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.md", tmp_path / "b.md"]
+    for path in paths:
+        path.write_text(LESSON, encoding="utf-8")
+
+    with pytest.raises(FileFormatError, match=r"b\.md: another lesson has the key sums already"):
+        read_lesson_files(paths)
+
+
+@pytest.mark.parametrize(
+    ("lessons", "title", "wanted"),
+    [
+        (None, None, ("Learn backpropagation", "Backpropagation, seen from the inside")),
+        (None, "11b", ("11b", "11b")),
+        ([parse_lesson(LESSON)], None, ("Sums", "Sums")),
+        ([parse_lesson(LESSON), *load_course()[:1]], None, ("Lessons", "Lessons")),
+        ([parse_lesson(LESSON)], "11b", ("11b", "11b")),
+    ],
+)
+def test_a_page_of_lessons_has_the_title_that_is_given(
+    lessons: list[Lesson] | None, title: str | None, wanted: tuple[str, str]
+) -> None:
+    course = build_course_data(lessons, title)["course"]
+
+    assert (course["title"], course["heading"]) == wanted
+    assert f"<title>{wanted[0]}" in render_course(lessons, title)

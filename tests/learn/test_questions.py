@@ -10,10 +10,10 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import InputError, NoQuestionError, OutputError
-from wiregrad.learn.questions import DRAFTERS, POSERS, Question, tells_number
+from wiregrad.learn.questions import DRAFTERS, POSERS, Question, may_offer, tells_number
 from wiregrad.learn.quiz import KINDS, QuestionSource, judge_answer
-from wiregrad.learn.quiz_run import Draws, QuizCircuit, collides, show_number
-from wiregrad.learn.sentences import NEUTRAL, TEXTS, TITLES
+from wiregrad.learn.quiz_run import Draws, QuizCircuit, collides, is_rounded, show_number
+from wiregrad.learn.sentences import CLAIMS, NEUTRAL, PROMPTS, TEXTS, TITLES, WORDS
 
 FORMULAS = (
     "n = x1*w1 + x2*w2 + b; o = tanh(n)",
@@ -84,7 +84,7 @@ def test_numbers_that_no_mistake_gives_get_the_neutral_hint(kind: str, count: in
         number = (1 + draws.below(9000)) / 7
         known = [*question.accepted, *(mistake.number for mistake in question.mistakes)]
         is_known = any(collides(number, other) for other in known)
-        is_near = any(abs(number - answer) <= 0.1 * abs(answer) for answer in question.accepted)
+        is_near = any(is_rounded(number, answer) for answer in question.accepted)
         verdict = judge_answer(source, question, number)
 
         assert verdict.key == ("near" if is_near else "neutral") or is_known
@@ -353,3 +353,76 @@ def test_sentences_have_at_most_twelve_words_on_average(text: str) -> None:
     sentences = [sentence for sentence in re.split(r"[.?:;] ", text) if sentence]
 
     assert len(text.split()) <= 12 * len(sentences)
+
+
+REASONS = {
+    "same": r"Why: .+ sends −?[\d.e−]+ along one wire and −?[\d.e−]+ along the other\.",
+    "rises": r"Why: the gradient of .+ is −?[\d.e−]+, so .+ (rises|falls) when .+ rises a little\.",
+    "falls": r"Why: the gradient of .+ is −?[\d.e−]+, so .+ (rises|falls) when .+ rises a little\.",
+    "clear": r"Why: a backward pass adds",
+    "curve": r"Why: the circuit shows the steps",
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_every_claim_has_a_reason_of_its_own(name: str) -> None:
+    prompt = re.compile(re.sub(r"\\\{\w+\\\}", ".+", re.escape(PROMPTS["claim"].replace("{claim}", CLAIMS[name]))))
+    asked = [question for _, question in draw_questions("claim", 400) if prompt.fullmatch(question.prompt)]
+
+    assert asked
+    assert all(re.match(REASONS.get(name, "Why: "), question.why) for question in asked)
+    assert not any("{" in question.why for question in asked)
+    assert f"why.claim.{name}" in WORDS
+
+
+def test_the_reason_of_a_claim_agrees_with_the_claim() -> None:
+    asked = [question for _, question in draw_questions("claim", 400) if "rises a little, " in question.prompt]
+
+    for question in asked:
+        holds = question.options[0].right
+        claimed = "rises" if question.prompt.endswith("rises.") else "falls"
+        assert (f"{claimed} when" in question.why) == holds
+
+
+def test_nearly_equal_gradients_are_no_claim() -> None:
+    source = QuestionSource(wg.circuit("p = a*b; q = p*c; y = q + p*d"), 1, {"a": 2.0, "b": 2.01, "c": 1.5, "d": 3.0})
+    for number in range(60):
+        question = source.draw("claim", number)
+
+        assert not question.prompt.startswith("True or not? Both inputs of p ")
+
+
+@pytest.mark.parametrize(
+    ("formula", "kind", "fixed", "part"),
+    [
+        ("y = sin(x)", "gather", {}, "gather needs a value that is used twice; take another circuit or kind"),
+        ("y = sin(x)", "router", {}, "router needs an op that selects, such as maximum or relu; take"),
+        ("y = sin(x)", "order", {}, "order needs ops that wait for each other"),
+        ("y = 3", "gather", {}, "it has no input, and questions are about gradients"),
+        ("y = relu(x)", "value", {}, "no numbers were found at which value has one clear answer; take another"),
+        ("y = x*a + x", "gather", {"x": 1.0, "a": 0.0}, "one clear answer; fix fewer leaves, or take another"),
+    ],
+)
+def test_a_circuit_without_a_question_is_told_what_it_lacks(
+    formula: str, kind: str, fixed: dict[str, float], part: str
+) -> None:
+    quiz = wg.Quiz(formula, leaves=fixed, kinds=[kind])
+    with pytest.raises(NoQuestionError) as caught:
+        quiz.next()
+
+    assert part in str(caught.value)
+    assert ("fewer" in str(caught.value)) == bool(fixed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "formula", [*FORMULAS, BREAKING, "y = sin(x)", "y = x", "y = x*x", "y = 2*relu(x)", "y = a - b"]
+)
+def test_a_question_is_drawn_only_where_the_circuit_has_what_its_kind_needs(kind: str, formula: str) -> None:
+    source = QuestionSource(wg.circuit(formula), 3)
+    try:
+        source.draw(kind, 0)
+    except NoQuestionError:
+        return
+
+    assert may_offer(source.owner, kind)

@@ -73,7 +73,7 @@ def test_the_ladder_names_then_shows_a_factor_then_plays_the_step() -> None:
     assert [verdict.hint for verdict in wrong] == ["", question.hint, question.step]
     assert "□" in question.hint
     assert re.search(r" = \S+ to ", question.step)
-    assert quiz.check(question.answer).title == "Right, after three hints"
+    assert quiz.check(question.answer).title == "Right, after three wrong answers"
 
 
 def test_hints_can_be_asked_for_before_answering() -> None:
@@ -82,6 +82,52 @@ def test_hints_can_be_asked_for_before_answering() -> None:
     assert question is not None
 
     assert [quiz.hint() for _ in range(3)] == [question.neutral, question.hint, question.step]
+
+
+@pytest.mark.parametrize(
+    ("steps", "title"),
+    [
+        ("", "Right"),
+        ("h", "Right, after one hint"),
+        ("hhhhh", "Right, after three hints"),
+        ("w", "Right, after one wrong answer"),
+        ("wh", "Right, after one wrong answer and one hint"),
+        ("hw", "Right, after one wrong answer and one hint"),
+        ("wwwww", "Right, after 5 wrong answers"),
+    ],
+)
+def test_the_title_of_a_right_answer_counts_wrong_answers_and_hints_apart(steps: str, title: str) -> None:
+    quiz = wg.Quiz(NEURON, seed=7, kinds=["send"])
+    question = quiz.next()
+    assert question is not None
+    for step in steps:
+        if step == "h":
+            quiz.hint()
+        else:
+            quiz.check(question.mistakes[0].number)
+
+    assert quiz.check(question.answer).title == title
+
+
+def test_a_nudge_tells_what_the_gradient_predicts_and_what_really_happens() -> None:
+    quiz = wg.Quiz("y = x**4", leaves={"x": 2.5}, kinds=["nudge"])
+    question = quiz.next()
+    assert question is not None
+    text = quiz.check(question.answer).text
+    change = (2.5 + float(question.prompt.split("moves by ")[1].split(". ")[0].replace("−", "-"))) ** 4 - 2.5**4
+    shown = re.search(r"the gradient predicts (\S+); y itself changes by (\S+)\. ", text)
+
+    assert shown is not None
+    assert float(shown[1].replace("−", "-")) == question.answer
+    assert float(shown[2].replace("−", "-")) == pytest.approx(change, rel=1e-5)
+
+
+def test_a_nudge_of_a_linear_circuit_is_exact() -> None:
+    quiz = wg.Quiz("f = (a + b) * c", kinds=["nudge"])
+    question = quiz.next()
+    assert question is not None
+
+    assert quiz.check(question.answer).text.startswith("exactly ")
 
 
 def test_what_cannot_be_read_costs_no_attempt() -> None:
@@ -114,7 +160,7 @@ def test_the_results_are_readable() -> None:
 
     assert str(quiz.results).splitlines() == [
         "1 of 1 right, 0 at the first try",
-        f"  send      right, after one hint      {question.prompt}",
+        f"  send      right, after one wrong answer  {question.prompt}",
         f"mistakes: {question.mistakes[0].key} (1)",
     ]
     assert repr(quiz) == "Quiz(o, seed 7, 2 kinds, 1 of 1 right)"

@@ -117,8 +117,8 @@ def draw_questions(kind: str, count: int) -> Iterator[tuple[wg.Circuit, Question
 
 
 NO_MISCONCEPTIONS = {
-    "near", "neutral", "unreadable", "only-here", "right", "right-1", "right-2", "right-3", "claim-true", "claim-false",
-    "fired", "router-all", "branch-one",
+    "near", "neutral", "unreadable", "only-here", "right", "claim-true", "claim-false",
+    "branch-one",
 }  # fmt: skip
 """Titles that are no belief: verdicts without a mistake, and other names of mistakes that are in the list."""
 DRAWN_ONLY = {

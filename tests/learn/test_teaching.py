@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from wiregrad.errors import FileAccessError, FileFormatError, InputError, NoQuestionError, WiregradError
+from wiregrad.errors import FileAccessError, FileFormatError, NoQuestionError
 from wiregrad.learn.lessons import load_course
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz_run import show_number
@@ -26,7 +26,9 @@ from wiregrad.learn.teaching import (
     create_key,
     export_site,
     grade_answers,
+    grade_files,
     is_signed_by,
+    list_json_files,
     read_gradebook,
     read_json_file,
     read_key,
@@ -123,9 +125,9 @@ def test_a_mistake_is_named_in_the_results() -> None:
     [
         ({"set": {**SPLITTERS.to_data(), "seed": 4}}, "was changed, or its page was made with another key"),
         ({"set": {**SPLITTERS.to_data(), "formula": "y = x + x"}}, "was changed"),
-        ({"set": None}, "is an object; got None"),
-        ({"set": {"seed": 3}}, "formula of set of the answers is a text"),
-        ({"signature": None}, "signature of the answers is a text"),
+        ({"set": None}, "set of the answers should be an object with the entries .*; got null"),
+        ({"set": {"seed": 3}}, "set of the answers needs the entry 'formula': a text of 1 to"),
+        ({"signature": None}, "signature of the answers should be a text of 1 to 200 characters; got None"),
         ({"signature": "x" * 64}, "was changed"),
         ({"signature": "ü"}, "was changed"),
         ({"answers": ["1"]}, "a list of 3 texts"),
@@ -134,9 +136,11 @@ def test_a_mistake_is_named_in_the_results() -> None:
         ({"answers": "123"}, "a list of at most"),
         ({"learner": ""}, "1 to 200 characters"),
         ({"learner": 7}, "got 7"),
-        ({"document": "results"}, '"document": "answers"'),
-        ({"schema": 2}, "got 'answers' and 2"),
-        ({"grade": 1}, "no entry 'grade'"),
+        ({"document": "results"}, "holds results.*; wanted answers.*; it is graded already: wiregrad learn"),
+        ({"document": "set"}, "holds something else; wanted answers"),
+        ({"document": []}, "holds something else; wanted answers"),
+        ({"schema": 2}, "has the schema 2; this wiregrad reads 1"),
+        ({"grade": 1}, "has the unknown entry 'grade'; the entries are document"),
     ],
 )
 def test_answers_that_were_tampered_with_are_refused(change: dict[str, Any], part: str) -> None:
@@ -144,9 +148,11 @@ def test_answers_that_were_tampered_with_are_refused(change: dict[str, Any], par
         grade_answers({**answer_page(SPLITTERS, [*RIGHT]), **change}, KEY)
 
 
-@pytest.mark.parametrize("data", [None, [], "x", 3])
-def test_answers_that_are_no_object_are_refused(data: object) -> None:
-    with pytest.raises(FileFormatError, match="is an object"):
+@pytest.mark.parametrize(
+    ("data", "name"), [(None, "null"), ([], "a list"), ("x", "a text"), (True, "true or false"), (3, "3")]
+)
+def test_answers_that_are_no_object_are_refused(data: object, name: str) -> None:
+    with pytest.raises(FileFormatError, match=f"should be an object with the entries document, .*; got {name}$"):
         grade_answers(data, KEY)
 
 
@@ -172,6 +178,33 @@ def test_a_gradebook_marks_changed_and_unsigned_files(tmp_path: Path) -> None:
     assert lines[2].startswith("Bao !")
     assert lines[5] == f"! {paths[1]} was changed after it was signed, or signed with another key"
     assert lines[6] == f"! {paths[2]} has no signature"
+
+
+def test_answers_are_graded_before_they_come_into_a_gradebook(tmp_path: Path) -> None:
+    path = save(tmp_path / "amara.json", answer_page(SPLITTERS, [*RIGHT]))
+
+    with pytest.raises(FileFormatError, match=r"amara\.json holds answers .*; grade it first: wiregrad learn --grade"):
+        read_gradebook([path], KEY)
+
+
+def test_a_folder_of_answers_is_graded_and_read_as_one_file_of_results(tmp_path: Path) -> None:
+    folder = tmp_path / "handed in"
+    folder.mkdir()
+    for learner in ("Amara", "Bao"):
+        save(folder / f"answers-{learner}.json", answer_page(SPLITTERS, [*RIGHT], learner))
+    save(folder / "set.json", SPLITTERS.to_data())
+    (folder / "notes.txt").write_text("not a file of answers", encoding="utf-8")
+    graded = grade_files(list_json_files([folder]), KEY)
+    book = read_gradebook([save(tmp_path / "class.json", list(graded.results))], KEY)
+
+    assert [(row.learner, row.right, row.state) for row in book.rows] == [("Amara", 3, "signed"), ("Bao", 3, "signed")]
+    assert len(graded.problems) == 1
+    assert re.search(r"set\.json holds a question set; wanted answers .* --export DIR", graded.problems[0])
+
+
+def test_a_folder_without_files_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileAccessError, match=r"has no file whose name ends in \.json"):
+        list_json_files([tmp_path])
 
 
 def test_a_gradebook_counts_who_makes_a_mistake(tmp_path: Path) -> None:
@@ -218,24 +251,29 @@ def test_what_is_no_key_is_refused(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "error", "part"),
+    ("data", "part"),
     [
-        (3, FileFormatError, "is an object; got 3"),
-        ({}, FileFormatError, "formula of"),
-        ({"formula": "y = x*x", "kind": ["leaf"]}, FileFormatError, "did you mean kinds"),
-        ({"formula": "y = x*x", "kinds": ["leef"]}, InputError, "no kind of question called 'leef'"),
-        ({"formula": "y = x*x", "kinds": [3]}, FileFormatError, "a list of texts"),
-        ({"formula": "y = x*x", "kinds": ["rule"]}, FileFormatError, "asks for Python"),
-        ({"formula": "y = x*x", "leaves": {"x": "3"}}, FileFormatError, "an object of numbers"),
-        ({"formula": "y = x*x", "leaves": [3]}, FileFormatError, "an object of numbers"),
-        ({"formula": "y = x*x", "seed": -1}, InputError, "seed of a quiz"),
-        ({"formula": "y = x*x", "count": 0}, FileFormatError, "from 1 to 100"),
-        ({"formula": "y = x*x", "title": 3}, FileFormatError, "title of"),
+        (3, "should be an object with the entries title, formula, .*; got 3"),
+        ({}, "a.json needs the entry 'formula': a text of 1 to 10000 characters"),
+        ({"formula": "y = x*x", "kind": ["leaf"]}, "unknown entry 'kind'; did you mean kinds"),
+        ({"formula": "y = x*x", "titel": "A"}, "unknown entry 'titel'; did you mean title"),
+        ({"formula": "y = x*x", "kinds": ["leef"]}, "a.json: there is no kind of question called 'leef'"),
+        ({"formula": "y = x*x", "kinds": []}, "a.json: a quiz needs a kind of question"),
+        ({"formula": "y = x*x", "kinds": [3]}, "a list of texts"),
+        ({"formula": "y = x*x", "kinds": ["rule"]}, "asks for Python"),
+        ({"formula": "y = x*x", "leaves": {"x": "3"}}, "an object of numbers"),
+        ({"formula": "y = x*x", "leaves": [3]}, "an object of numbers"),
+        ({"formula": "y = x*x", "leaves": {"z": 3}}, "a.json: there is no input called 'z'"),
+        ({"formula": "y = x*x", "seed": -1}, "a.json: the seed of a quiz"),
+        ({"formula": "y = x*x", "count": 0}, "from 1 to 100"),
+        ({"formula": "y = x*x", "title": 3}, "title of"),
+        ({"formula": "y = sinn(x)"}, r"a.json: there is no function called sinn(.|\n)*column 5\n    y = sinn"),
+        ({"formula": "y = x > 2"}, "a.json: the output y is bool"),
     ],
 )
-def test_malformed_question_sets_are_refused(data: object, error: type[WiregradError], part: str) -> None:
-    with pytest.raises(error, match=part):
-        read_question_set(data)
+def test_malformed_question_sets_are_refused(data: object, part: str) -> None:
+    with pytest.raises(FileFormatError, match=part):
+        read_question_set(data, "a.json")
 
 
 def test_a_set_without_a_clear_question_is_refused() -> None:
@@ -314,10 +352,10 @@ def test_progress_that_was_changed_is_marked(tmp_path: Path, changes: dict[str, 
     [
         ({"version": 2, "lessons": {}}, "wanted version 1"),
         ({"version": 1, "lessons": []}, "wanted version 1"),
-        ({"version": 1, "lessons": {"circuit": 3}}, "is an object"),
+        ({"version": 1, "lessons": {"circuit": 3}}, "lesson circuit of .* should be an object"),
         ({"version": 1, "lessons": {"circuit": {"logs": {"x": []}}}}, "by the number of the screen"),
         ({"version": 1, "lessons": {"circuit": {"logs": {"1": ["a"] * 500}}}}, "at most 400 texts"),
-        ({"version": 1, "name": "x"}, "has no entry 'name'"),
+        ({"version": 1, "name": "x"}, "has the unknown entry 'name'"),
     ],
 )
 def test_progress_that_cannot_be_read_is_refused(tmp_path: Path, data: object, part: str) -> None:

@@ -299,6 +299,18 @@ def test_lessons_work_where_nothing_can_be_kept(opened: Opener, course_file: Pat
     expect(page.page.get_by_role("alert")).to_contain_text("keeps nothing")
 
 
+def test_own_lessons_are_headed_by_their_title(opened: Opener, tmp_path: Path) -> None:
+    path = tmp_path / "own.html"
+    path.write_text(render_course([COURSE[SHORT]], "Class 11b"), "utf8")
+    page = opened("#/", path=path).page
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Class 11b")
+    expect(page.locator(".lead")).to_have_text(
+        f"One short lesson, {COURSE[SHORT].minutes} minutes. Everything stays in this browser."
+    )
+    expect(page).to_have_title("Class 11b - wiregrad")
+
+
 def test_progress_is_saved_as_a_file_and_read_again(opened: Opener, course_file: Path, tmp_path: Path) -> None:
     page = opened(f"#/{SAMPLE}/2", path=course_file)
     page.page.evaluate("location.hash = '#/'")
@@ -320,12 +332,28 @@ def test_a_hint_may_be_asked_for_first_and_goes_up_the_ladder(opened: Opener, co
         page.keyboard.press("Alt+h")
         expect(page.locator(".ladder .taken")).to_have_count(taken)
 
+    expect(page.locator(".ladder li").first).to_have_text("hint 1 what to look at, taken")
     expect(page.locator(".hint-text")).to_contain_text("sends")
     expect(page.get_by_role("button", name="Play it again")).to_be_visible()
     page.keyboard.press("Alt+p")
     expect(page.locator(".circuit")).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.locator("#answer")).to_be_focused()
+
+
+def test_the_ladder_says_that_a_mistake_was_named_only_where_one_was(opened: Opener, course_file: Path) -> None:
+    page = opened(f"#/{SAMPLE}/3", path=course_file).page
+    screen = COURSE[SAMPLE].screens[2]
+    assert isinstance(screen, QuestionScreen)
+    question = open_quiz(screen).next()
+    assert question is not None
+    page.locator("#answer").fill("987654")
+    page.keyboard.press("Enter")
+    expect(page.locator(".ladder li").first).to_have_text("hint 1 what to look at, taken")
+    page.locator("#answer").fill(show_number(question.mistakes[0].number))
+    page.keyboard.press("Enter")
+
+    expect(page.locator(".ladder li").first).to_have_text("hint 1 the mistake, named, taken")
 
 
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])

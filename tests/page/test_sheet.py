@@ -72,17 +72,30 @@ def test_a_page_checks_answers_by_itself(browser: Browser, tmp_path: Path, size:
     page.context.close()
 
 
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_the_numbers_of_a_wide_circuit_stay_readable(browser: Browser, tmp_path: Path, size: tuple[int, int]) -> None:
+    wide = QuestionSet(
+        "Wide", "a = x*w + b; c = tanh(a); d = c*u + v; e = tanh(d); y = e*e - x", kinds=("value", "leaf")
+    )
+    paths = export_site(tmp_path, build_pages([wide]))
+    page, watched = open_page(browser, paths[1], size, "light")
+    shrinking = "Math.max(...[...document.images].map((image) => image.naturalWidth / image.clientWidth))"
+    page.wait_for_function(f"[...document.images].every((image) => image.complete) && {shrinking} <= 1.4")
+
+    assert page.locator("li img").count() == 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    assert (watched.errors, watched.foreign) == ([], [])
+    page.context.close()
+
+
 def test_a_graded_page_saves_answers_that_python_grades(browser: Browser, tmp_path: Path) -> None:
     paths = export_site(tmp_path, build_pages([SET], key=KEY))
     page, watched = open_page(browser, paths[1], WIDE, "light")
     first, second = SET.draw()
     press_until_focused(page, "input.answer")
     page.keyboard.type(repr(first.answer))
-    page.keyboard.press("Enter")
     press_until_focused(page, "input[type=radio]")
     page.keyboard.press("Space")
-    page.keyboard.press("Enter")
-    expect(page.locator(".feedback").last).to_have_text("Noted 1")
     press_until_focused(page, ".keep input")
     page.keyboard.type("Amara")
     with page.expect_download() as download:
@@ -91,9 +104,41 @@ def test_a_graded_page_saves_answers_that_python_grades(browser: Browser, tmp_pa
     download.value.save_as(saved)
     results = grade_answers(read_json_file(saved), KEY)
 
+    assert page.get_by_role("button").all_inner_texts() == ["Save answers"]
     assert [row["right"] for row in results["questions"]] == [True, second.options[0].right]
     assert results["learner"] == "Amara"
     assert (watched.errors, watched.foreign, violations(page)) == ([], [], [])
+    page.context.close()
+
+
+@pytest.mark.parametrize(
+    ("learner", "file"),
+    [
+        ("Amara Okafor", "answers-Amara-Okafor-Splitters-add.json"),
+        ("  ../Zoë/\\O'Brien.exe ", "answers-Zoë-O-Brien-exe-Splitters-add.json"),
+        ("नेहा 林", "answers-नेहा-林-Splitters-add.json"),
+        ("???", "answers-Splitters-add.json"),
+        ("x" * 150, f"answers-{'x' * 30}-Splitters-add.json"),
+    ],
+)
+def test_a_file_of_answers_is_named_after_its_learner(
+    browser: Browser, tmp_path: Path, learner: str, file: str
+) -> None:
+    paths = export_site(tmp_path, build_pages([SET], key=KEY))
+    page, _ = open_page(browser, paths[1], WIDE, "light")
+    page.locator("input.answer").first.fill("1")
+    page.get_by_label("Your name").fill(learner)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save answers").click()
+    data = read_json_file(download.value.path())
+    expect(page.locator(".keep [role=status]")).to_have_text(
+        f"Saved as {file}; 1 not answered. Hand it to your teacher."
+    )
+    page.locator("input.answer").first.fill("2")
+    expect(page.locator(".keep [role=status]")).to_have_text("")
+
+    assert download.value.suggested_filename == file
+    assert (data["learner"], data["answers"]) == (learner.strip(), ["1", None])
     page.context.close()
 
 

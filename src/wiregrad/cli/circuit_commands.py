@@ -131,6 +131,21 @@ def _print_grad(target: CommandTarget, document: bool) -> None:
         click.echo(json.dumps(document_of(run), indent=2, allow_nan=False))
     else:
         click.echo(format_run_table(run), nl=False)
+        if _loses_numbers(run):
+            click.echo(
+                "note: not every number is finite; wiregrad blame with the same words says where it begins", err=True
+            )
+
+
+def _loses_numbers(run: Run) -> bool:
+    """Return whether the output or a gradient is not finite, though all inputs are."""
+    inputs = [run[name].value for name in run.circuit.inputs]
+    results = [run.output, *run.grads.values()]
+    return all(map(_is_finite, inputs)) and not all(map(_is_finite, results))
+
+
+def _is_finite(number: Any) -> bool:
+    return bool(np.all(np.isfinite(number)))
 
 
 grad_command = TargetCommand(
@@ -378,12 +393,21 @@ def _draw_target(
         write_output(output, picture.encode())
 
 
+PIXEL_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
+PIXEL_ADVICE = (
+    "; write FILE.svg, which browsers open, or a page with wiregrad explore -o FILE.html; a browser makes a PNG of "
+    "either: chromium --headless --screenshot=FILE.png --window-size=1200,600 FILE.svg"
+)
+"""How to get a picture of pixels."""
+
+
 def _infer_ending(output: str, form: str | None) -> str:
     ending = ".txt" if output == STDIO else Path(output).suffix.lower()
     if form:
         ending = f".{form}"
     if ending not in PICTURE_WRITERS:
-        raise click.UsageError(f"wanted a file that ends in {', '.join(PICTURE_WRITERS)}; got {output}")
+        advice = PIXEL_ADVICE if ending in PIXEL_ENDINGS else ""
+        raise click.UsageError(f"wanted a file that ends in {', '.join(PICTURE_WRITERS)}; got {output}{advice}")
     return ending
 
 

@@ -404,7 +404,7 @@ def unreadable_value_error(text: str, reason: str = "") -> click.UsageError:
     """Return the error for a value that cannot be read, with a reason behind it."""
     if _MANY_DIGITS.search(text):
         return click.UsageError(f"a whole number has at most 4,300 digits; got {_shorten_text(text)!r}")
-    return click.UsageError(f"wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got {_shorten_text(text)!r}{reason}")
+    return click.UsageError(f"wanted NAME=NUMBER, like a=2; got {_shorten_text(text)!r}{reason or ARRAY_ADVICE}")
 
 
 def _shorten_text(text: str) -> str:
@@ -447,6 +447,8 @@ def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> Arg
 
 _SEPARATE_PAIRS = re.compile(r"\w+=[^\s,;=]+(?:[\s,;]+\w+=[^\s,;=]+)+[\s,;]*|\w+=[^\s,;=]+\s*;")
 """Several NAME=VALUE in one word, or one with a semicolon: `a=2,b=3`, `a=2 b=3`, `a=2;`."""
+ARRAY_ADVICE = "; a FILE.py:FUNCTION takes NAME=[NUMBERS] too"
+LIST_ADVICE = "; a list has numbers alone, and all its rows have one length, as in [[1, 2], [3, 4]]"
 MAX_VALUE_LETTERS = 200
 """Maximum length of a formula in the place of a number."""
 
@@ -460,6 +462,8 @@ def _evaluate_formula(name: str, text: str) -> float:
         raise unreadable_value_error(pair, f"; write {written}{quotes}") from None
     if file_ending(text) in ARRAY_ENDINGS:
         raise unreadable_value_error(pair, f"; for the array in a file write {name}={ARRAY_FILE_MARK}{text}") from None
+    if text.startswith("["):
+        raise unreadable_value_error(pair, LIST_ADVICE) from None
     if not text or len(text) > MAX_VALUE_LETTERS or any(mark in text for mark in "=;[\"'\n"):
         raise unreadable_value_error(pair) from None
     if "," in text and all(map(_is_number, text.strip("(,)").split(","))):

@@ -21,6 +21,7 @@ from wiregrad.backends import interpreter
 from wiregrad.cli.command_base import (
     ANSWER_SCHEMA,
     EXIT_FOUND,
+    STDIO,
     TARGET_HELP,
     CommandFailure,
     CommandTarget,
@@ -35,7 +36,7 @@ from wiregrad.cli.command_base import (
     write_output,
 )
 from wiregrad.dtypes import WireType, WireValue
-from wiregrad.errors import NoQuestionError, WiregradError, suggest_name
+from wiregrad.errors import WiregradError, suggest_name
 from wiregrad.frontends import parse_formula
 from wiregrad.ir.columns import normalize_name
 from wiregrad.lazy import load_module_lazily
@@ -43,14 +44,18 @@ from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import QuestionSource, Quiz, judge_answer
 from wiregrad.learn.quiz_run import Verdict
 from wiregrad.learn.teaching import (
+    MAX_TEXT,
     PAGE_KINDS,
     QuestionSet,
     SitePage,
     build_pages,
+    build_sheet,
     create_key,
     draw_questions,
     export_site,
     grade_answers,
+    grade_files,
+    list_json_files,
     read_gradebook,
     read_json_file,
     read_key,
@@ -247,10 +252,20 @@ def _start_quiz(
     kinds: Sequence[str],
     count: int | None,
     answers: str | None,
+    output: str | None,
     document: bool,
 ) -> None:
     circuit, leaves = _choose_circuit(formula, values, preset)
     chosen = tuple(kinds) or PAGE_KINDS
+    if output is not None:
+        if document or answers is not None:
+            raise click.UsageError("-o writes a page of questions; --json and --answers cannot be combined with it")
+        text = (formula or "") if preset is None else PRESETS[preset].formula
+        if not _is_formula(circuit, text):
+            raise click.UsageError("-o writes a page, which needs the circuit as a formula")
+        questions = QuestionSet(text[:MAX_TEXT], text, seed, leaves, chosen, count)
+        write_output(output, encode_lines(build_sheet(questions, output).html))
+        return
     if document or answers is not None:
         source = QuestionSource(circuit, seed, leaves)
         _print_document(source, chosen, count, None if answers is None else _read_answers(answers))
@@ -291,7 +306,7 @@ def _print_document(
     """Print the questions as JSON, with verdicts if there are answers; exit with 1 if one of them is not right."""
     questions = list(draw_questions(source, kinds, count))
     if not questions:
-        raise NoQuestionError("the circuit offers no clear question; fix fewer leaves, or take a larger circuit")
+        raise source.no_question(kinds)
     if answers is not None and len(answers) > len(questions):
         raise click.UsageError(f"there are {len(questions)} questions; got {len(answers)} answers")
     entries = []
@@ -404,6 +419,9 @@ quiz_command = ExampleCommand(
             metavar="FILE",
             help="Check answers, one in each line, and print JSON; - is stdin. The exit code is 1 if one is not right.",
         ),
+        click.Option(
+            ["-o", "--output"], metavar="FILE", help="Write a page of questions as one HTML file; - is stdout."
+        ),
         json_option(),
     ],
     callback=_start_quiz,
@@ -428,12 +446,12 @@ def _run_learn(
     new_key: str | None,
     grade: bool,
     gradebook: bool,
-    title: str,
+    title: str | None,
 ) -> None:
     """Do what was asked for; without an option, open the lessons."""
     actions = {
         "--list": listed,
-        "-o": output is not None and not gradebook,
+        "-o": output is not None and not gradebook and not grade,
         "--export": folder is not None,
         "--new-key": new_key is not None,
         "--grade": grade,
@@ -448,38 +466,42 @@ def _run_learn(
     elif folder is not None:
         _export_pages(folder, paths, _need_key(key_file, "--graded") if graded else None, title)
     elif grade:
-        if len(paths) != 1:
-            raise click.UsageError(f"--grade takes one file of answers; got {len(paths)}")
-        results = grade_answers(read_json_file(paths[0]), _need_key(key_file, "--grade"), paths[0])
-        click.echo(json.dumps(results, indent=2, allow_nan=False))
+        _grade_files(paths, _need_key(key_file, "--grade"), output)
     elif gradebook:
-        _print_gradebook(paths, _need_key(key_file, "--gradebook"), output, title)
+        _print_gradebook(paths, _need_key(key_file, "--gradebook"), output, title or DEFAULT_TITLE)
     else:
-        _open_lessons(_read_lessons(paths), listed, output, browser, port)
+        _open_lessons(_read_lessons(paths), title, listed, output, browser, port)
 
 
 def _read_lessons(paths: Sequence[str]) -> Sequence[lessons.Lesson]:
     """Return the lessons of Markdown files, or those of the package if there are none."""
     for path in paths:
         if not path.endswith(LESSON_ENDING):
-            raise click.UsageError(f"wanted lessons, files whose names end in {LESSON_ENDING}; got {path}")
-    return [lessons.read_lesson_file(path) for path in paths] or lessons.load_course()
+            raise click.UsageError(
+                f"wanted lessons, files whose names end in {LESSON_ENDING}; got {path}; wiregrad learn --export DIR "
+                f"{path} writes the pages of question sets"
+            )
+    return lessons.read_lesson_files(paths) or lessons.load_course()
 
 
 LESSON_ENDING = ".md"
+DEFAULT_TITLE = "Learn"
 
 
-def _open_lessons(course: Sequence[lessons.Lesson], listed: bool, output: str | None, browser: bool, port: int) -> None:
+def _open_lessons(
+    course: Sequence[lessons.Lesson], title: str | None, listed: bool, output: str | None, browser: bool, port: int
+) -> None:
     """Print the names of lessons, write their page, or open it."""
     if listed:
         for lesson in course:
             _print_text(str(lesson))
     elif output is not None:
-        write_output(output, encode_lines(lessons.render_course(course)))
+        write_output(output, encode_lines(lessons.render_course(course, title)))
     else:
-        data = lessons.build_course_data(course)
+        data = lessons.build_course_data(course, title)
+        name = lessons.choose_title(course, title)
         local_server.open_explorer(
-            lambda authority: local_server.build_page_app(data, lessons.PAGE_TITLE, authority),
+            lambda authority: local_server.build_page_app(data, name, authority),
             port=port,
             browser=browser,
         )
@@ -491,7 +513,7 @@ def _need_key(path: str | None, option: str) -> bytes:
     return read_key(path)
 
 
-def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: str) -> None:
+def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: str | None) -> None:
     """Write a page with the lessons and a page for each question set; without files, those of the package."""
     texts = [path for path in paths if path.endswith(LESSON_ENDING)]
     sets = [questions for path in paths if path not in texts for questions in read_question_file(path)]
@@ -501,9 +523,29 @@ def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: s
     if texts or not paths:
         course = _read_lessons(texts)
         about = f"{len(course)} lesson{'s' * (len(course) != 1)}"
-        pages.insert(0, SitePage("lessons.html", lessons.PAGE_TITLE, lessons.render_course(course), about))
-    for path in export_site(folder, pages, title):
+        name = lessons.choose_title(course)
+        pages.insert(0, SitePage("lessons.html", name, lessons.render_course(course, title), about))
+    for path in export_site(folder, pages, title or DEFAULT_TITLE):
         click.echo(path)
+
+
+def _grade_files(paths: Sequence[str], key: bytes, output: str | None) -> None:
+    """Print the results of a file, or a list of those of several; exit with 1 if one of several cannot be graded."""
+    if not paths:
+        raise click.UsageError("--grade needs files of answers, or a folder of them")
+    if len(paths) == 1 and not Path(paths[0]).is_dir():
+        _write_json(output, grade_answers(read_json_file(paths[0]), key, paths[0]))
+        return
+    graded = grade_files(list_json_files(paths), key)
+    _write_json(output, list(graded.results))
+    for problem in graded.problems:
+        click.echo(escape_control_characters(f"not graded: {problem}"), err=True)
+    if graded.problems:
+        raise click.exceptions.Exit(EXIT_FOUND)
+
+
+def _write_json(output: str | None, data: object) -> None:
+    write_output(output or STDIO, encode_lines(json.dumps(data, indent=2, allow_nan=False)))
 
 
 EXPORTED_PRESETS = ("expression", "fan-out", "neuron", "sigmoid", "router")
@@ -515,8 +557,8 @@ def _print_gradebook(paths: Sequence[str], key: bytes, output: str | None, title
     texts = [path for path in paths if path.endswith(LESSON_ENDING)]
     files = [path for path in paths if path not in texts]
     if not files:
-        raise click.UsageError("--gradebook needs files of results")
-    book = read_gradebook(files, key, _read_lessons(texts))
+        raise click.UsageError("--gradebook needs files of results, or a folder of them")
+    book = read_gradebook(list_json_files(files), key, _read_lessons(texts))
     if output is None:
         _print_text(str(book))
     else:
@@ -534,7 +576,7 @@ learn_command = ExampleCommand(
         click.Option(
             ["-o", "--output"],
             metavar="FILE",
-            help="Write the lessons, or the gradebook, as one HTML file; - is stdout.",
+            help="Write the lessons or the gradebook as one HTML file, or results; - is stdout.",
         ),
         click.Option(["--browser/--no-browser"], default=True, help="Open the browser, or print the address only."),
         click.Option(["--port"], type=click.IntRange(0, 65535), default=0, help="The port; by default any free one."),
@@ -544,16 +586,18 @@ learn_command = ExampleCommand(
             help="Write a site: FILEs are lessons in Markdown and question sets in JSON.",
         ),
         click.Option(["--graded"], is_flag=True, help="Export questions without answers, to be graded; needs --key."),
-        click.Option(
-            ["--title"], default="Learn", show_default=True, help="The title of the exported site, or of the class."
-        ),
+        click.Option(["--title"], help="The title of the page of lessons, of the exported site, or of the class."),
         click.Option(["--new-key"], metavar="FILE", help="Make a key, readable by you alone."),
         click.Option(["--key", "key_file"], metavar="FILE", help="The key that signs sets and results."),
-        click.Option(["--grade"], is_flag=True, help="Grade FILE, answers from a graded page; print signed results."),
+        click.Option(
+            ["--grade"],
+            is_flag=True,
+            help="Grade FILEs or folders, answers from graded pages; print signed results. 1 if one cannot be graded.",
+        ),
         click.Option(
             ["--gradebook"],
             is_flag=True,
-            help="Print a table of FILEs, results and saved progress, or write it with -o; 1 if one was changed.",
+            help="Print a table of FILEs or folders, results and saved progress; -o writes a page. 1 if one changed.",
         ),
     ],
     callback=_run_learn,

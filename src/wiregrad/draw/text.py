@@ -2,7 +2,8 @@
 
 A terminal shows line-drawing characters or plain ASCII, in the layout of all pictures, measured in characters. Wires
 have no numbers on them: a dashed wire is blocked, one with a `!` carries NaN or an infinity back. Outputs have double
-edges. A circuit that is too wide becomes a listing, one line per node, and the first line says so.
+edges. A circuit that is too wide becomes a listing, one line per node with the local derivative behind each input,
+unless that is 1, and the first line says so.
 
 A notebook gets the SVG, the same SVG in HTML, and text. Invariants: no scripts, nothing loaded from outside, and never
 more bytes than the limit; a note says what had to be left out.
@@ -77,6 +78,8 @@ ASCII_SIGNS = {
     DASH: "-",
 }
 TERMINAL_METRICS = LayoutMetrics(apart=1, beside=1, track=2, narrow=1, crowd=24, lead=1, near=0)
+WITHOUT_FACTOR = (ReadingState.BLOCKED, ReadingState.ABSENT)
+"""Local derivatives that a listing leaves out."""
 EDGE_NET = -1
 """The net of the edges of boxes, which the lines of all other nets touch."""
 
@@ -254,12 +257,14 @@ def _draw_box(canvas: _CharacterGrid, box: Box, shape: BoxShape, x: int, y: int)
 
 
 def _write_listing(drawn: Picture, width: int) -> Iterator[str]:
-    """Return one line per box: name, op and inputs, value, gradient."""
+    """Return one line per box: name, op and inputs with their local derivatives, value, gradient."""
     reads: list[list[str]] = [[] for _ in drawn.boxes]
     for link in drawn.links:
-        reads[link.target].append(drawn.boxes[link.source].label)
+        factor = "" if link.local is None or link.local.state in WITHOUT_FACTOR else f" {write_factor(link.local)}"
+        reads[link.target].append(drawn.boxes[link.source].label + factor.rstrip())
     table = [_list_columns(box, inputs) for box, inputs in zip(drawn.boxes, reads, strict=True)][:MAX_LISTING_LINES]
-    widths = [min(TERMINAL_NAME_COLUMNS + 8, max(count_columns(row[k]) for row in table)) for k in range(4)]
+    limits = (TERMINAL_NAME_COLUMNS + 8, 2 * TERMINAL_NAME_COLUMNS, *[TERMINAL_NAME_COLUMNS + 8] * 2)
+    widths = [min(most, max(count_columns(row[k]) for row in table)) for k, most in enumerate(limits)]
     # If the table is too wide, the column of inputs shrinks, so that values and gradients stay readable.
     gap = " " * (1 if sum(widths) + 6 > width else 2)
     widths[1] = max(1, widths[1] - max(0, sum(widths) + 3 * len(gap) - width))

@@ -224,7 +224,7 @@ CHARACTER_ADVICE = {
     **dict.fromkeys("$\\", "it is not LaTeX: write a/b, sqrt(x), x^2"),
     "\N{N-ARY SUMMATION}": "write a + b",
     "\N{PARTIAL DIFFERENTIAL}": "write the function alone, and ask for its gradient",
-    ":": "trace Python with wg.trace",
+    ":": "trace Python with wg.trace; on the command line, write FILE.py:FUNCTION",
     "?": "write where(x > 0, a, b)",
     "#": "it has no comments",
     "@": "write a1*b1 + a2*b2",

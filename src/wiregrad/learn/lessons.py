@@ -24,7 +24,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from wiregrad.errors import FileAccessError, FileFormatError, NoQuestionError, WiregradError, short_repr
+from wiregrad.errors import (
+    FileAccessError,
+    FileFormatError,
+    FormulaError,
+    NoQuestionError,
+    WiregradError,
+    short_repr,
+    suggest_name,
+)
 from wiregrad.explorer.page_data import render_page
 from wiregrad.frontends import parse_formula
 from wiregrad.ir import CircuitGraph
@@ -35,6 +43,8 @@ from wiregrad.learn.sentences import TITLES
 
 COURSE_SCHEMA = 1
 PAGE_TITLE = "Learn backpropagation"
+COURSE_TITLE = "Backpropagation, seen from the inside"
+"""The heading of the lessons of the package."""
 MAX_WORDS = 70
 """Maximum number of words of a text screen."""
 WIDGETS = ("flat", "descent", "memory", "frameworks")
@@ -173,10 +183,15 @@ class _LessonReader:
 
     def read_circuit(self, block: _Block, fields: Mapping[str, str]) -> QuizCircuit:
         """Return the circuit of a block; refuse a formula that questions cannot be asked of."""
+        lines = [line.partition(":")[0].strip() for line in block.lines]
+        number = block.line + lines.index("formula")
         try:
             return QuizCircuit(parse_formula(fields["formula"]))
+        except FormulaError as error:
+            message = f"{error.message}, at column {error.column} of the formula"
+            raise self.fail(number, "\n".join([message, error.picture])) from None
         except WiregradError as error:
-            raise self.fail(block.line, str(error).partition("\n")[0]) from None
+            raise self.fail(number, str(error).partition("\n")[0]) from None
 
     def read_leaves(self, block: _Block, text: str, circuit: QuizCircuit) -> dict[str, float]:
         """Read `a=2 b=-3`."""
@@ -184,7 +199,8 @@ class _LessonReader:
         for part in text.split():
             name, _, value = part.partition("=")
             if name not in circuit.inputs:
-                raise self.fail(block.line, f"{name} is no leaf of the circuit; its leaves are {circuit.inputs}")
+                leaves_text = ", ".join(circuit.inputs) or "none"
+                raise self.fail(block.line, f"{name} is no leaf of the circuit; its leaves: {leaves_text}")
             try:
                 leaves[name] = float(value)
             except ValueError:
@@ -222,8 +238,9 @@ def parse_lesson(text: str, name: str = "lesson") -> Lesson:
     fields = reader.read_fields(_Block("head", 1, head.lines), (*needed, "mistakes"), needed)
     mistakes = tuple(fields.get("mistakes", "").replace(",", " ").split())
     for key in mistakes:
-        if key not in TITLES:
-            raise reader.fail(head.line, f"{key} is no mistake; the mistakes are {', '.join(sorted(TITLES))}")
+        if key not in MISTAKES:
+            near = suggest_name(key, MISTAKES)
+            raise reader.fail(head.line, f"{key} is no mistake{near}; the mistakes are {', '.join(MISTAKES)}")
     screens = tuple(_read_screens(reader))
     if not screens:
         raise reader.fail(1, "a lesson needs a screen: a line that begins with ## and a text")
@@ -560,6 +577,17 @@ def load_course() -> tuple[Lesson, ...]:
     return tuple(parse_lesson(text, name) for name, text in texts)
 
 
+def read_lesson_files(paths: Sequence[str | Path]) -> list[Lesson]:
+    """Return the lessons of Markdown files; each has a key of its own, under which progress is kept."""
+    lessons: dict[str, Lesson] = {}
+    for path in paths:
+        lesson = read_lesson_file(path)
+        if lesson.key in lessons:
+            raise FileFormatError(f"{path}: another lesson has the key {lesson.key} already; give each its own")
+        lessons[lesson.key] = lesson
+    return list(lessons.values())
+
+
 def read_lesson_file(path: str | Path) -> Lesson:
     """Return the lesson of a Markdown file, all of whose questions can be asked."""
     try:
@@ -586,27 +614,42 @@ def check_questions(lesson: Lesson) -> None:
                 raise FileFormatError(f"lesson {lesson.key}: {error}; choose another circuit or kind") from None
 
 
-def build_course_data(lessons: Sequence[Lesson] | None = None) -> dict[str, Any]:
+def choose_title(lessons: Sequence[Lesson] | None, title: str | None = None) -> str:
+    """Return the title of a page of lessons: the given one, that of the only lesson, or a general one.
+
+    >>> choose_title(None), choose_title(load_course()[:1]), choose_title(load_course()[:2], "11b")
+    ('Learn backpropagation', 'A formula is a circuit', '11b')
+    """
+    if title is not None:
+        return title
+    if lessons is None or tuple(lessons) == load_course():
+        return PAGE_TITLE
+    return lessons[0].title if len(lessons) == 1 else "Lessons"
+
+
+def build_course_data(lessons: Sequence[Lesson] | None = None, title: str | None = None) -> dict[str, Any]:
     """Return what the page of the lessons holds, as plain data.
 
     >>> build_course_data()["course"]["schema"]
     1
     """
+    name = choose_title(lessons, title)
     kinds = {TextScreen: "text", QuestionScreen: "questions", DrawScreen: "draw"}
     found = []
     for lesson in load_course() if lessons is None else lessons:
         screens = [{**asdict(screen), "type": kinds[type(screen)]} for screen in lesson.screens]
         found.append({**asdict(lesson), "screens": screens})
-    return {"course": {"schema": COURSE_SCHEMA, "lessons": found}}
+    heading = COURSE_TITLE if name == PAGE_TITLE else name
+    return {"course": {"schema": COURSE_SCHEMA, "title": name, "heading": heading, "lessons": found}}
 
 
-def render_course(lessons: Sequence[Lesson] | None = None) -> str:
+def render_course(lessons: Sequence[Lesson] | None = None, title: str | None = None) -> str:
     """Return the lessons as one HTML file that needs no network.
 
     >>> render_course().startswith("<!doctype html>")
     True
     """
-    return render_page(build_course_data(lessons), PAGE_TITLE)
+    return render_page(build_course_data(lessons, title), choose_title(lessons, title))
 
 
 ROUND_SEEDS: Final = 1000
@@ -617,6 +660,8 @@ OPEN: Final = "open"
 CLEARED: Final = "cleared"
 NAMELESS: Final = frozenset({"neutral", "near", "unreadable", "only-here", "right", "claim-true", "claim-false"})
 """Keys of verdicts that are no mistakes with a name."""
+MISTAKES: Final = tuple(sorted({key.rpartition(".")[2] for key in TITLES} - NAMELESS))
+"""The keys of all mistakes: the catalogue that `mistakes` of a lesson chooses from."""
 
 
 @dataclass(frozen=True)

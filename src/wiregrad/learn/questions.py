@@ -526,7 +526,7 @@ class NumericGenerator:
                     step=posed.step,
                     why=posed.why,
                 )
-        raise no_question_error(self.owner, self.kind)
+        raise no_question_error(self.owner, self.kind, fixed)
 
     def _order_groups(self, draws: Draws) -> list[list[Target]]:
         """Return the groups in a drawn order; ops that pass a gradient on unchanged show few mistakes and come last."""
@@ -625,15 +625,57 @@ def tells_number(text: str, number: float) -> bool:
     return show_number(number) in _NUMBER.findall(text)
 
 
-def no_question_error(owner: QuizCircuit, kind: str) -> NoQuestionError:
+KIND_NEEDS: Final[dict[str, str]] = {
+    "value": "an op",
+    "local": "an op of an input",
+    "send": "an op of an input",
+    "gather": "a value that is used twice",
+    "leaf": "an input that the output depends on",
+    "nudge": "an input that the output depends on",
+    "paths": "an input with two or more ops on its way to the output",
+    "order": "ops that wait for each other",
+    "router": "an op that selects, such as maximum or relu",
+    "structure": "two or more ops, or a value that is used twice",
+    "claim": "an input",
+    "spot": "an op of an input",
+    "debug": "an op that breaks at some numbers, such as log or /, with another op behind it",
+    "rule": "an op with local derivatives that can be measured",
+}
+"""What a circuit must have for a question of a kind."""
+MAX_REASONS: Final = 3
+"""Maximum number of reasons why there is no question."""
+
+
+def may_offer(owner: QuizCircuit, kind: str) -> bool:
+    """Return whether a circuit has what a kind asks about, whatever the numbers are."""
+    if kind in POSERS:
+        return bool(list_targets(owner, kind))
+    if kind == "router":
+        return any(owner.ops[node].pattern is Pattern.ROUTE and owner.active[node] for node in owner.functions)
+    if kind in ("order", "structure", "debug"):
+        return len(owner.functions) > 1 or (kind == "structure" and any(fan > 1 for fan in owner.fan.values()))
+    return bool(owner.wires)
+
+
+def no_question_error(owner: QuizCircuit, kind: str, fixed: Mapping[str, float]) -> NoQuestionError:
     """Return the error for a circuit that offers no clear question of a kind."""
-    inputs = len(owner.leaves)
     return NoQuestionError(
-        f"the circuit of {owner.circuit.output} offers no clear question of kind {kind!r}; it has {inputs} "
-        f"{'input' if inputs == 1 else 'inputs'} and {len(owner.functions)} "
-        f"{'node' if len(owner.functions) == 1 else 'nodes'}; leave the kind out, fix fewer leaves, or take a "
-        "larger circuit"
+        f"the circuit of {owner.circuit.output} offers no clear question of kind {kind!r}: "
+        + describe_lack(owner, [kind], fixed)
     )
+
+
+def describe_lack(owner: QuizCircuit, kinds: Sequence[str], fixed: Mapping[str, float]) -> str:
+    """Return what a circuit that offers no question of some kinds would need, and what to try."""
+    if not owner.leaves:
+        return "it has no input, and questions are about gradients; write a formula with a name in it, such as x"
+    needs = [f"{kind} needs {KIND_NEEDS[kind]}" for kind in kinds if not may_offer(owner, kind)]
+    unclear = [
+        f"no numbers were found at which {kind} has one clear answer" for kind in kinds if may_offer(owner, kind)
+    ]
+    reasons = "; ".join([*unclear, *needs][:MAX_REASONS])
+    fewer = "fix fewer leaves, or " if fixed and unclear else ""
+    return f"{reasons}; {fewer}take another circuit or kind"
 
 
 MAX_CHOICES: Final = 4
@@ -665,6 +707,7 @@ class ChoiceDraft:
         self.follow_up: ChoiceDraft | None = None
         self.leaves: dict[str, float] = {}
         self.given: tuple[str, ...] = ()
+        self.why = f"why.{form}" if f"why.{form}" in WORDS else f"why.{kind}"
 
     def add_right(self, text: str, target: Target = (), detail: str = "") -> None:
         """Add a choice that is right."""
@@ -707,7 +750,7 @@ class ChoiceDraft:
             neutral=WORDS[f"hint.{self.kind}"],
             hint=self._take_one_away(wrongs),
             step=fill_sentence(WORDS["step.choice"], {"choice": rights[0].text}),
-            why=WORDS.get(f"why.{self.form}") or WORDS[f"why.{self.kind}"],
+            why=fill_sentence(WORDS[self.why], self.fields),
             shown=self.shown,
             follow_up=follow_up,
         )
@@ -855,6 +898,7 @@ def draft_claim(run: QuizRun, draws: Draws, turn: int) -> ChoiceDraft | None:
     _, holds, key, target, fields = draws.choose([claim for claim in claims if claim[0] == name])
     text = fill_sentence(CLAIMS[name], fields)
     draft = ChoiceDraft("claim", "claim", target, {**fields, "claim": text})
+    draft.why = f"why.claim.{name}"
     fallback = "claim-true" if holds else "claim-false"
     has_text = f"claim.{key}" in TEXTS or key in ("vector-output", "graph-vs-circuit")
     for choice, is_right in (("choice.true", holds), ("choice.false", not holds)):
@@ -890,8 +934,10 @@ def _claim_of_pair(run: QuizRun, node: int, fields: dict[str, str]) -> list[Clai
         return []
     claims: list[Claim] = []
     one, two = (run.sent(wire) for wire in wires)
-    if one is not None and two is not None:
-        claims.append(("same", collides(one, two), "same-to-all", (node,), fields))
+    # Numbers that are nearly the same would make neither answer right.
+    if one is not None and two is not None and (_is_close(one, two) or not collides(one, two)):
+        sent = {**fields, "one": show_number(one), "two": show_number(two)}
+        claims.append(("same", _is_close(one, two), "same-to-all", (node,), sent))
     if has_pattern(run, node, Pattern.SWAP):
         claims += [("swap", True, "own-not-other", (node,), fields), ("own", False, "own-not-other", (node,), fields)]
     return claims
@@ -904,9 +950,11 @@ def _claim_of_leaves(run: QuizRun) -> list[Claim]:
         fields = {"source": owner.title(node), "output": owner.title(owner.root)}
         gradient = run.upstream(node)
         if abs(gradient) > 1e-3:
+            moves = WORDS["moves.rises" if gradient > 0 else "moves.falls"]
+            moved = {**fields, "gradient": show_number(gradient), "moves": moves}
             claims += [
-                ("rises", gradient > 0, "sign", (node,), fields),
-                ("falls", gradient < 0, "sign", (node,), fields),
+                ("rises", gradient > 0, "sign", (node,), moved),
+                ("falls", gradient < 0, "sign", (node,), moved),
             ]
             claims.append(("clear", True, "twice", (node,), fields))
         claims.append(("curve", False, "graph-vs-circuit", (node,), fields))
@@ -1032,18 +1080,12 @@ def _draw_breaking_leaves(owner: QuizCircuit, draws: Draws, fixed: Mapping[str, 
     return leaves
 
 
-def _may_offer(owner: QuizCircuit, kind: str) -> bool:
-    """Return whether a circuit has what a kind asks about at all."""
-    has_router = any(owner.ops[node].pattern is Pattern.ROUTE for node in owner.functions)
-    return bool(owner.wires) and (kind != "router" or has_router)
-
-
 def draw_choice_question(
     owner: QuizCircuit, kind: str, seed: int, number: int, fixed: Mapping[str, float], code: int
 ) -> Question:
     """Draw until a question with choices is clear; raise `NoQuestionError` if none is."""
     draws = Draws(seed, code, number)
-    if _may_offer(owner, kind):
+    if owner.wires and may_offer(owner, kind):
         for attempt in range(MAX_CHOICE_ATTEMPTS):
             if kind == "debug":
                 leaves = _draw_breaking_leaves(owner, draws, fixed)
@@ -1060,4 +1102,4 @@ def draw_choice_question(
             question = draft.finish(draws, seed, number, mix=kind != "claim")
             if question is not None:
                 return question
-    raise no_question_error(owner, kind)
+    raise no_question_error(owner, kind, fixed)

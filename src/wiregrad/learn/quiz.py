@@ -33,6 +33,7 @@ from wiregrad.learn.questions import (
     POSERS,
     NumericGenerator,
     Question,
+    describe_lack,
     draw_choice_question,
     no_question_error,
 )
@@ -61,6 +62,8 @@ WANTED_STREAK: Final = 2
 MAX_RETURNS: Final = 6
 """How often a kind that was missed comes back."""
 MAX_RUNG: Final = 3
+SAME_CHANGE: Final = 1e-6
+"""How little, relative to it, the output's change may differ from what the gradient predicts to be called equal."""
 EXPRESSION_POINTS: Final = 5
 """At how many other points an expression of leaf names is compared with the local derivative."""
 
@@ -84,6 +87,13 @@ class QuestionSource:
             return generator.draw_question(self.seed, number, self.fixed, code)
         draw: Callable[..., Question] = draw_rule_question if kind == "rule" else draw_choice_question
         return draw(self.owner, kind, self.seed, number, self.fixed, code)
+
+    def no_question(self, kinds: Sequence[str], what: str = "") -> NoQuestionError:
+        """Return the error for kinds of which there is no clear question; `what` names the circuit."""
+        lack = describe_lack(self.owner, kinds, self.fixed)
+        return NoQuestionError(
+            f"{what or f'the circuit of {self.owner.circuit.output}'} offers no clear question: {lack}"
+        )
 
 
 ASKED: Final = Reading("?", signed=False)
@@ -150,11 +160,15 @@ def _mark_asked(owner: QuizCircuit, question: Question, picture: Picture) -> Pic
 
 @dataclass
 class QuestionRecord:
-    """One question of a quiz and what was answered: texts, the mistakes that were named, hints, and the outcome."""
+    """One question of a quiz and what was answered: texts, the keys of wrong answers, and the outcome.
+
+    `rung` is how far up the ladder a learner is: wrong answers and hints that were asked for both lead up.
+    """
 
     question: Question
     answers: list[str] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
+    hints: int = 0
     rung: int = 0
     right: bool = False
 
@@ -201,8 +215,10 @@ class QuizResults(Report):
         """Return a summary, and a line for each question."""
         clean = sum(record.is_clean for record in self.records)
         yield f"{self.right} of {len(self.records)} right, {clean} at the first try"
-        for record in self.records:
-            yield f"  {record.question.kind:<9} {_describe_outcome(record):<26} {record.question.prompt}"
+        outcomes = [_describe_outcome(record) for record in self.records]
+        width = max(map(len, outcomes), default=0)
+        for record, outcome in zip(self.records, outcomes, strict=True):
+            yield f"  {record.question.kind:<9} {outcome:<{width}}  {record.question.prompt}"
         if self.mistakes:
             yield "mistakes: " + ", ".join(f"{key} ({count})" for key, count in self.mistakes.items())
         if self.open_kinds:
@@ -230,7 +246,19 @@ class QuizResults(Report):
 def _describe_outcome(record: QuestionRecord) -> str:
     if not record.right:
         return "open"
-    return "right" if record.is_clean else title_right_answer(record.rung).lower()
+    return title_right_answer(len(record.mistakes), record.hints).lower()
+
+
+def _tell_answer(owner: QuizCircuit, question: Question) -> str:
+    """Return the sentence that tells the answer with all its digits; empty where a choice was asked for."""
+    if question.answer is None:
+        return ""
+    change = question.accepted[-1]
+    if abs(change - question.answer) <= SAME_CHANGE * abs(question.answer):
+        return fill_sentence(WORDS["told.exactly"], {"exact": show_exactly(question.answer)})
+    predicted, changed = (show_exactly(float(f"{number:.6g}")) for number in (question.answer, change))
+    fields = {"predicted": predicted, "changed": changed, "output": owner.title(owner.root)}
+    return fill_sentence(WORDS["told.nudge"], fields)
 
 
 class Quiz:
@@ -252,7 +280,7 @@ class Quiz:
     −0.4 is what comes back from the first input of x·x, and you have that one right. The value of x went to 3 places: \
 add what comes back from all of them.
     >>> quiz.check("-0.4 - 0.4 + 1").title
-    'Right, after one hint'
+    'Right, after one wrong answer'
     """
 
     def __init__(
@@ -301,10 +329,7 @@ add what comes back from all of them.
             progress.asked += 1
             return self._ask(question)
         if not self.records:
-            raise NoQuestionError(
-                f"the circuit of {self.source.owner.circuit.output} offers no clear question; fix fewer leaves, or "
-                "take a larger circuit"
-            )
+            raise self.source.no_question(self.kinds)
         self.question = None
         return None
 
@@ -349,9 +374,8 @@ add what comes back from all of them.
         record.answers.append(str(answer))
         if verdict.right:
             record.right = True
-            exact = "" if question.answer is None else f"exactly {show_exactly(question.answer)}. "
-            title = title_right_answer(record.rung)
-            return replace(verdict, title=title, text=f"{exact}{question.why}")
+            title = title_right_answer(len(record.mistakes), record.hints)
+            return replace(verdict, title=title, text=f"{_tell_answer(self.source.owner, question)}{question.why}")
         record.rung = min(record.rung + 1, MAX_RUNG)
         record.mistakes.append(verdict.key)
         return replace(verdict, hint={2: question.hint, 3: question.step}.get(record.rung, ""))
@@ -360,6 +384,7 @@ add what comes back from all of them.
         """Go one rung up the ladder: what to look at, then one factor of two, then the step itself."""
         question = self._current()
         record = self.records[-1]
+        record.hints += record.rung < MAX_RUNG
         record.rung = min(record.rung + 1, MAX_RUNG)
         return {1: question.neutral, 2: question.hint, 3: question.step}[record.rung]
 
@@ -477,7 +502,7 @@ def draw_rule_question(
     nodes = {owner.ops[node].name: node for node in owner.functions if _has_plain_rule(owner.ops[node])}
     nodes = {name: node for name, node in nodes.items() if len(measure_points(owner.ops[node], seed)) == RULE_POINTS}
     if not nodes:
-        raise no_question_error(owner, kind)
+        raise no_question_error(owner, kind, fixed)
     node = nodes[draws.choose(list(nodes))]
     op = owner.ops[node]
     fields = {"inputs": ", ".join(op.inputs), "node": op.expression(*op.inputs), "count": str(RULE_POINTS)}

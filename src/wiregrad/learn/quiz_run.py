@@ -35,7 +35,7 @@ from wiregrad.ir import CircuitGraph, Node, Op, Pattern
 from wiregrad.ir.circuit import shorten_middle
 from wiregrad.ir.columns import normalize_name
 from wiregrad.ir.op import Level
-from wiregrad.learn.sentences import TEXTS, TITLES, describe_mistake, fill_sentence
+from wiregrad.learn.sentences import TEXTS, TITLES, WORDS, describe_mistake, fill_sentence
 from wiregrad.ops import Elementwise
 
 Wire = tuple[int, int]
@@ -628,8 +628,8 @@ def show_fields(**numbers: float) -> dict[str, str]:
 
 
 RELATIVE_TOLERANCE: Final = 0.01
-NEAR_SHARE: Final = 0.1
-"""An answer within this share of the right one is said to be close."""
+MAX_ROUNDED_DIGITS: Final = 3
+"""How many significant digits a rounded answer has at most; with more it counts as right."""
 EXPRESSION_TOLERANCE: Final = 1e-6
 MAX_ANSWER: Final = 200
 """Maximum number of characters of an answer."""
@@ -759,17 +759,35 @@ def evaluate_expression(circuit: CircuitGraph, leaves: Mapping[str, float]) -> f
     return float(value)
 
 
+def is_rounded(number: float, answer: float) -> bool:
+    """Return whether a number is an answer that was rounded to fewer digits; a whole answer needs no rounding.
+
+    >>> [is_rounded(x, 7.4) for x in (7.0, 8.0, 8.1, 6.8)], is_rounded(0.9, 0.8945)
+    ([True, False, False, False], True)
+    """
+    if not number or not answer or answer == math.floor(answer):
+        return False
+    first = -math.floor(math.log10(abs(answer)))
+    for decimals in range(first, first + MAX_ROUNDED_DIGITS):
+        scale = 10.0**decimals
+        written = number * scale
+        is_short = abs(written - math.floor(written + 0.5)) < 1e-7
+        if is_short and abs(written - answer * scale) <= 0.5 + 1e-7:
+            return True
+    return False
+
+
 def judge_number(
     number: float, accepted: tuple[float, ...], mistakes: tuple[PredictedMistake, ...], neutral: str
 ) -> Verdict:
-    """Return the verdict on a number: right, a mistake that it matches better than all others, close, or neutral."""
+    """Return the verdict on a number: right, a mistake that it matches better than all others, rounded, or neutral."""
     if any(is_accepted(number, answer) for answer in accepted):
         return Verdict(True, "right", TITLES["right"], "", number=number)
     matches = [mistake for mistake in mistakes if is_accepted(number, mistake.number)]
     if matches and all((mistake.key, mistake.text) == (matches[0].key, matches[0].text) for mistake in matches):
         mistake = matches[0]
         return Verdict(False, mistake.key, mistake.title, mistake.text, mistake.factors, number)
-    if not matches and any(abs(number - answer) <= NEAR_SHARE * abs(answer) for answer in accepted):
+    if not matches and any(is_rounded(number, answer) for answer in accepted):
         return Verdict(False, "near", TITLES["near"], TEXTS["near"], number=number)
     return Verdict(False, "neutral", TITLES["neutral"], neutral, number=number)
 
@@ -779,9 +797,21 @@ def refuse_answer(problem: str) -> Verdict:
     return Verdict(False, "unreadable", TITLES["unreadable"], problem, costs=False)
 
 
-def title_right_answer(hints: int) -> str:
-    """Return the title of a right answer after some hints."""
-    return TITLES["right" if not hints else f"right-{min(hints, 3)}"]
+def title_right_answer(wrong: int, hints: int) -> str:
+    """Return the title of a right answer after some wrong ones and some hints that were asked for.
+
+    >>> title_right_answer(0, 0), title_right_answer(2, 1)
+    ('Right', 'Right, after two wrong answers and one hint')
+    """
+    parts = [
+        fill_sentence(WORDS[f"after.{name}{'s' * (count > 1)}"], {"count": COUNT_WORDS.get(count, str(count))})
+        for name, count in (("wrong", wrong), ("hint", hints))
+        if count
+    ]
+    return fill_sentence(WORDS["after"], {"what": " and ".join(parts)}) if parts else TITLES["right"]
+
+
+COUNT_WORDS: Final = {2: "two", 3: "three"}
 
 
 def show_exactly(number: float) -> str:

@@ -18,11 +18,19 @@ import re
 import secrets
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from wiregrad.errors import FileAccessError, FileFormatError, NoQuestionError, short_repr, suggest_name
+from wiregrad.errors import (
+    FileAccessError,
+    FileFormatError,
+    NoQuestionError,
+    WiregradError,
+    short_repr,
+    suggest_name,
+)
 from wiregrad.explorer.page_data import build_content_policy, read_inline_file, render_page
 from wiregrad.frontends import parse_formula
 from wiregrad.inspect.report import Report
@@ -81,11 +89,10 @@ class QuestionSet:
 
     def draw(self, source: QuestionSource | None = None) -> list[Question]:
         """Return its questions; raise `NoQuestionError` if there are none."""
-        questions = list(draw_questions(source or self.open_source(), self.kinds, self.count))
+        source = source or self.open_source()
+        questions = list(draw_questions(source, self.kinds, self.count))
         if not questions:
-            raise NoQuestionError(
-                f"the question set {self.title!r} offers no clear question; fix fewer leaves, or take a larger circuit"
-            )
+            raise source.no_question(self.kinds, f"the question set {self.title!r}")
         return questions
 
 
@@ -130,22 +137,45 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
 
 
-class _Fields:
-    """Reads the entries of an object, and names what is not as expected."""
+JSON_KINDS: Final = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 
-    def __init__(self, data: object, what: str, names: Sequence[str]) -> None:
+
+def _describe_json(data: object) -> str:
+    """Return what kind of JSON some data is.
+
+    >>> _describe_json([1, 2]), _describe_json(3.5)
+    ('a list', '3.5')
+    """
+    return JSON_KINDS.get(type(data), short_repr(data))
+
+
+class _Fields:
+    """Reads the entries of an object, and names what is not as expected.
+
+    `document` is the kind of file that is wanted, and empty for what is not a file of its own.
+    """
+
+    def __init__(self, data: object, what: str, names: Sequence[str], document: str = "") -> None:
         if not isinstance(data, dict):
-            raise FileFormatError(f"{what} is an object; got {short_repr(data)}")
+            raise FileFormatError(
+                f"{what} should be an object with the entries {', '.join(names)}; got {_describe_json(data)}"
+            )
+        self.data = data
+        self.what = what
+        if document:
+            self._expect_document(document)
         for key in data:
             if key not in names:
                 near = suggest_name(str(key), names)
-                raise FileFormatError(f"{what} has no entry {short_repr(key)}{near}; it has {', '.join(names)}")
-        self.data = data
-        self.what = what
+                raise FileFormatError(
+                    f"{what} has the unknown entry {short_repr(key)}{near}; the entries are {', '.join(names)}"
+                )
 
     def refuse(self, name: str, wanted: str) -> FileFormatError:
         """Return the error for an entry."""
-        return FileFormatError(f"{name} of {self.what} is {wanted}; got {short_repr(self.data.get(name))}")
+        if name not in self.data:
+            return FileFormatError(f"{self.what} needs the entry {name!r}: {wanted}")
+        return FileFormatError(f"{name} of {self.what} should be {wanted}; got {short_repr(self.data[name])}")
 
     def text(self, name: str, most: int = MAX_TEXT) -> str:
         """Read a text that is not empty."""
@@ -168,13 +198,33 @@ class _Fields:
             raise self.refuse(name, f"a list of at most {most} entries")
         return value
 
-    def expect_document(self, kind: str) -> None:
+    def _expect_document(self, kind: str) -> None:
         """Refuse a file of another kind or version."""
-        if self.data.get("document") != kind or self.data.get("schema") != SCHEMA:
+        given = self.data.get("document")
+        given = given if isinstance(given, str) else ""
+        if given != kind:
+            is_set = "formula" in self.data or "sets" in self.data
+            remedy = DOCUMENT_REMEDIES.get((kind, "set" if is_set else given), "")
+            holds = "a question set" if is_set else DOCUMENT_NAMES.get(given, "something else")
+            raise FileFormatError(f"{self.what} holds {holds}; wanted {DOCUMENT_NAMES[kind]}{remedy}")
+        if self.data.get("schema") != SCHEMA:
             raise FileFormatError(
-                f'{self.what} has "document": "{kind}" and "schema": {SCHEMA}; got '
-                f"{short_repr(self.data.get('document'))} and {short_repr(self.data.get('schema'))}"
+                f"{self.what} has the schema {short_repr(self.data.get('schema'))}; this wiregrad reads {SCHEMA}"
             )
+
+
+DOCUMENT_NAMES: Final[dict[str, str]] = {
+    "answers": "answers that a graded page has saved",
+    "results": "results, which wiregrad learn --grade prints",
+}
+"""What a file holds, by its entry `document`."""
+DOCUMENT_REMEDIES: Final[dict[tuple[str, str], str]] = {
+    ("results", "answers"): "; grade it first: wiregrad learn --grade FILE --key KEY",
+    ("answers", "results"): "; it is graded already: wiregrad learn --gradebook FILE --key KEY",
+    ("answers", "set"): "; wiregrad learn --export DIR FILE --graded --key KEY writes the page that saves them",
+    ("results", "set"): "; wiregrad learn --export DIR FILE --graded --key KEY writes the page to be answered",
+}
+"""What to do with a file, by the kind that is wanted and the kind that came."""
 
 
 SET_ENTRIES: Final = ("title", "formula", "seed", "leaves", "kinds", "count")
@@ -198,22 +248,37 @@ def read_question_set(data: object, what: str = "a question set") -> QuestionSet
     kinds = fields.items("kinds", len(KINDS)) if "kinds" in known else list(PAGE_KINDS)
     if not all(isinstance(kind, str) for kind in kinds):
         raise fields.refuse("kinds", "a list of texts")
-    chosen = check_kinds(kinds)
-    if "rule" in chosen:
+    if "rule" in kinds:
         raise FileFormatError(f"kinds of {what} cannot have 'rule': it asks for Python, which a page does not have")
-    return QuestionSet(
-        title=fields.text("title") if "title" in known else formula[:MAX_TEXT],
-        formula=formula,
-        seed=check_seed(known.get("seed", 7)),
-        leaves={str(name): float(x) for name, x in leaves.items()},
-        kinds=chosen,
-        count=None if known.get("count") is None else fields.integer("count", 1, MAX_QUESTIONS),
-    )
+    with _name_place(what):
+        questions = QuestionSet(
+            title=fields.text("title") if "title" in known else formula[:MAX_TEXT],
+            formula=formula,
+            seed=check_seed(known.get("seed", 7)),
+            leaves={str(name): float(x) for name, x in leaves.items()},
+            kinds=check_kinds(kinds),
+            count=None if known.get("count") is None else fields.integer("count", 1, MAX_QUESTIONS),
+        )
+        questions.open_source()
+    return questions
+
+
+@contextmanager
+def _name_place(what: str) -> Iterator[None]:
+    """Name what is read in the errors of other modules."""
+    try:
+        yield
+    except FileFormatError:
+        raise
+    except WiregradError as error:
+        raise FileFormatError(f"{what}: {error}") from None
 
 
 def read_question_file(path: str | Path) -> list[QuestionSet]:
-    """Return the question sets of a JSON file: one set, or an object with a list of `sets`."""
+    """Return the question sets of a JSON file: one set, or an object with a list of `sets`, or such a list."""
     data = read_json_file(path)
+    if isinstance(data, list):
+        data = {"sets": data}
     if isinstance(data, dict) and "sets" in data:
         fields = _Fields(data, str(path), ("sets",))
         return [read_question_set(one, f"sets[{k}] of {path}") for k, one in enumerate(fields.items("sets", 100))]
@@ -388,8 +453,7 @@ RESULT_ENTRIES: Final = (
 
 def grade_answers(data: object, key: bytes, what: str = "the answers") -> dict[str, Any]:
     """Grade the answers that a graded page has saved; return the results, signed with the key."""
-    fields = _Fields(data, what, ANSWER_ENTRIES)
-    fields.expect_document("answers")
+    fields = _Fields(data, what, ANSWER_ENTRIES, "answers")
     learner = fields.text("learner")
     questions = read_question_set(fields.data.get("set"), f"set of {what}")
     if not _is_same(fields.text("signature"), _sign_set(questions, key)):
@@ -416,6 +480,40 @@ def grade_answers(data: object, key: bytes, what: str = "the answers") -> dict[s
         "questions": rows,
     }
     return {**document, "signature": compute_signature(document, key)}
+
+
+def list_json_files(paths: Sequence[str | Path]) -> list[str]:
+    """Return the files that are named, and those in the folders that are named whose names end in .json."""
+    files: list[str] = []
+    for path in map(Path, paths):
+        if not path.is_dir():
+            files.append(str(path))
+            continue
+        inside = sorted(map(str, path.glob("*.json")))
+        if not inside:
+            raise FileAccessError(f"the folder {path} has no file whose name ends in .json")
+        files += inside
+    return files
+
+
+@dataclass(frozen=True)
+class GradedFiles:
+    """The results of files of answers, and what is the matter with those that could not be graded."""
+
+    results: tuple[dict[str, Any], ...]
+    problems: tuple[str, ...]
+
+
+def grade_files(paths: Sequence[str | Path], key: bytes) -> GradedFiles:
+    """Grade files of answers; one that cannot be graded does not keep the others from it."""
+    results: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for path in paths:
+        try:
+            results.append(grade_answers(read_json_file(path), key, str(path)))
+        except WiregradError as error:
+            problems.append(str(error))
+    return GradedFiles(tuple(results), tuple(problems))
 
 
 def _grade_question(source: QuestionSource, question: Question, k: int, answer: str | None) -> dict[str, Any]:
@@ -539,15 +637,14 @@ def name_mistake(key: str, kind: str = "") -> str:
 
 def read_results(data: object, key: bytes, file: str) -> GradebookRow:
     """Return the row of a results file; one that was changed is still read, and marked."""
-    fields = _Fields(data, file, RESULT_ENTRIES)
-    fields.expect_document("results")
+    fields = _Fields(data, file, RESULT_ENTRIES, "results")
     mistakes: dict[str, int] = {}
     rows = fields.items("questions", MAX_QUESTIONS)
     for k, row in enumerate(rows):
         names = ("id", "kind", "prompt", "answer", "right", "mistake")
         mistake = _Fields(row, f"questions[{k}] of {file}", names).data.get("mistake")
         if not isinstance(mistake, str) or len(mistake) > MAX_TEXT:
-            raise FileFormatError(f"mistake of questions[{k}] of {file} is a text; got {short_repr(mistake)}")
+            raise FileFormatError(f"mistake of questions[{k}] of {file} should be a text; got {short_repr(mistake)}")
         if mistake:
             name = name_mistake(mistake)
             mistakes[name] = mistakes.get(name, 0) + 1
@@ -631,13 +728,20 @@ def _is_log(entry: tuple[str, object]) -> bool:
 
 
 def read_gradebook(paths: Sequence[str | Path], key: bytes, course: Sequence[Lesson] | None = None) -> Gradebook:
-    """Return the gradebook of some files: results of graded pages, and progress that learners have saved."""
+    """Return the gradebook of some files: results of graded pages, and progress that learners have saved.
+
+    A file has one of them, or a list of results.
+    """
     lessons = load_course() if course is None else course
-    rows = []
+    rows: list[GradebookRow] = []
     for path in paths:
         data = read_json_file(path)
-        is_progress = isinstance(data, dict) and "version" in data
-        rows.append(read_progress(data, str(path), lessons) if is_progress else read_results(data, key, str(path)))
+        if isinstance(data, list):
+            rows += [read_results(one, key, f"{path}[{k}]") for k, one in enumerate(data)]
+        elif isinstance(data, dict) and "version" in data:
+            rows.append(read_progress(data, str(path), lessons))
+        else:
+            rows.append(read_results(data, key, str(path)))
     return Gradebook(tuple(rows), tuple(lesson.title for lesson in lessons))
 
 

@@ -7,10 +7,11 @@ import type { Circuit } from "../types";
 import type { Factor, PredictedMistake } from "./mistakes";
 import type { Leaves } from "./quiz-run";
 import { filled, sentence } from "./sentences";
-import { TEXTS, TITLES } from "./sentences.generated";
+import { TEXTS, TITLES, WORDS } from "./sentences.generated";
 
 const RELATIVE_TOLERANCE = 0.01;
-const NEAR_SHARE = 0.1;
+/** How many significant digits a rounded answer has at most; with more it counts as right. */
+const MAX_ROUNDED_DIGITS = 3;
 export const EXPRESSION_TOLERANCE = 1e-6;
 const MAX_ANSWER = 200;
 const MAX_EXACT_DIGITS = 10;
@@ -104,7 +105,20 @@ export function evaluated(circuit: Circuit, leaves: Readonly<Leaves>): number | 
   return typeof value === "number" && Number.isFinite(value) ? value : null;
 }
 
-/** The verdict on a number: right, a mistake that it matches better than all others, close, or neutral. */
+/** Whether a number is an answer that was rounded to fewer digits; a whole answer needs no rounding. */
+export function isRounded(number: number, answer: number): boolean {
+  if (!number || !answer || Number.isInteger(answer)) return false;
+  const first = -Math.floor(Math.log10(Math.abs(answer)));
+  for (let decimals = first; decimals < first + MAX_ROUNDED_DIGITS; decimals++) {
+    const scale = 10 ** decimals;
+    const written = number * scale;
+    const isShort = Math.abs(written - Math.floor(written + 0.5)) < 1e-7;
+    if (isShort && Math.abs(written - answer * scale) <= 0.5 + 1e-7) return true;
+  }
+  return false;
+}
+
+/** The verdict on a number: right, a mistake that it matches better than all others, rounded, or neutral. */
 export function judgeNumber(
   number: number,
   accepted: readonly number[],
@@ -118,8 +132,7 @@ export function judgeNumber(
     const { key, title, text, factors } = first;
     return { ...verdict(false, key), title, text, factors, number };
   }
-  const isNear = !first && accepted.some((answer) => Math.abs(number - answer) <= NEAR_SHARE * Math.abs(answer));
-  return isNear
+  return !first && accepted.some((answer) => isRounded(number, answer))
     ? verdict(false, "near", { text: sentence(TEXTS, "near"), number })
     : verdict(false, "neutral", { text: neutral, number });
 }
@@ -129,9 +142,13 @@ export function refuse(problem: string): Verdict {
   return verdict(false, "unreadable", { text: problem, costs: false });
 }
 
-/** The title of a right answer after some hints. */
-export function rightTitle(hints: number): string {
-  return sentence(TITLES, hints ? `right-${Math.min(hints, 3)}` : "right");
+const COUNT_WORDS: Readonly<Record<number, string>> = { 2: "two", 3: "three" };
+
+/** The title of a right answer after some wrong ones and some hints that were asked for. */
+export function rightTitle(wrong: number, hints: number): string {
+  const parts = ([["wrong", wrong], ["hint", hints]] as const).filter(([, count]) => count).map(([name, count]) =>
+    filled(sentence(WORDS, `after.${name}${count > 1 ? "s" : ""}`), { count: COUNT_WORDS[count] ?? String(count) }));
+  return parts.length ? filled(sentence(WORDS, "after"), { what: parts.join(" and ") }) : sentence(TITLES, "right");
 }
 
 /** Write a number with all its digits, for after the answer; what rounding added to a short one is left out. */

@@ -49,7 +49,7 @@ export function LearnApp({ course }: { course: Course }) {
     keep({ ...latest.current, last: lesson.key, lessons: { ...lessons, [lesson.key]: own } });
   };
   useEffect(() => {
-    document.title = `${route?.lesson.title ?? "Learn backpropagation"} - wiregrad`;
+    document.title = `${route?.lesson.title ?? course.title} - wiregrad`;
     scrollTo(0, 0);
   }, [route?.lesson.key, route?.screen]);
   return (

@@ -43,13 +43,16 @@ class ChoiceDraft {
   followUp: ChoiceDraft | null = null;
   leaves: Leaves = {};
   given: string[] = [];
+  why: string;
 
   constructor(
     readonly kind: string,
     readonly form: string,
     readonly target: Target,
     readonly fields: Fields,
-  ) {}
+  ) {
+    this.why = `why.${form}` in WORDS ? `why.${form}` : `why.${kind}`;
+  }
 
   addRight(text: string, target: Target = [], detail = ""): void {
     this.options.push({ text, right: true, key: "", title: "", reply: "", detail, target });
@@ -80,7 +83,7 @@ class ChoiceDraft {
       neutral: word(`hint.${kind}`),
       hint: options.length < 3 ? word(`hint.${kind}`) : word("hint.choice", { choice: wrong.text }),
       step: word("step.choice", { choice: right.text }),
-      why: WORDS[`why.${form}`] ?? word(`why.${kind}`),
+      why: word(this.why, this.fields),
       shown,
       followUp,
     };
@@ -201,6 +204,7 @@ function draftClaim(run: QuizRun, draws: Draws): ChoiceDraft | null {
   const name = draws.choose([...new Set(claims.map((claim) => claim[0]))]);
   const [, holds, key, target, fields] = draws.choose(claims.filter((claim) => claim[0] === name));
   const draft = new ChoiceDraft("claim", "claim", target, { ...fields, claim: filled(sentence(CLAIMS, name), fields) });
+  draft.why = `why.claim.${name}`;
   const hasText = `claim.${key}` in TEXTS || key === "vector-output" || key === "graph-vs-circuit";
   for (const [choice, isRight] of [["choice.true", holds], ["choice.false", !holds]] as const) {
     if (isRight) draft.addRight(word(choice));
@@ -231,7 +235,10 @@ function pairClaims(run: QuizRun, node: number, fields: Fields): Claim[] {
   if (wires.length !== 2 || owner.sourceOf(wires[0]!) === owner.sourceOf(wires[1]!)) return [];
   const [one, two] = wires.map((wire) => run.sent(wire));
   const claims: Claim[] = [];
-  if (one !== null && two !== null) claims.push(["same", collides(one!, two!), "same-to-all", [node], fields]);
+  // Numbers that are nearly the same would make neither answer right.
+  if (one !== null && two !== null && (isClose(one!, two!) || !collides(one!, two!))) {
+    claims.push(["same", isClose(one!, two!), "same-to-all", [node], { ...fields, one: showNumber(one!), two: showNumber(two!) }]);
+  }
   if (owner.has(node, "swap")) {
     claims.push(["swap", true, "own-not-other", [node], fields], ["own", false, "own-not-other", [node], fields]);
   }
@@ -245,7 +252,8 @@ function leafClaims(run: QuizRun): Claim[] {
     const gradient = run.upstream(node);
     const claims: Claim[] = [];
     if (Math.abs(gradient) > 1e-3) {
-      claims.push(["rises", gradient > 0, "sign", [node], fields], ["falls", gradient < 0, "sign", [node], fields]);
+      const moved = { ...fields, gradient: showNumber(gradient), moves: word(gradient > 0 ? "moves.rises" : "moves.falls") };
+      claims.push(["rises", gradient > 0, "sign", [node], moved], ["falls", gradient < 0, "sign", [node], moved]);
       claims.push(["clear", true, "twice", [node], fields]);
     }
     return [...claims, ["curve", false, "graph-vs-circuit", [node], fields]];

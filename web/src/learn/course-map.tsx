@@ -16,15 +16,15 @@ interface Props {
 
 /** The map. */
 export function CourseMap(props: Props) {
-  const { course: { lessons }, progress, kept } = props;
+  const { course: { lessons, heading }, progress, kept } = props;
   const done = lessons.filter(({ key }) => progress.lessons[key]?.done);
   const minutes = lessons.reduce((sum, lesson) => sum + lesson.minutes, 0);
   return (
     <div class="course">
       <header>
         <p class="brand"><Logo /> wiregrad</p>
-        <h1>Backpropagation, seen from the inside</h1>
-        <p class="lead">{`${lessons.length} short lessons, ${minutes} minutes. Start anywhere. Everything stays in this browser.`}</p>
+        <h1>{heading}</h1>
+        <p class="lead">{`${lessons.length === 1 ? "One short lesson" : `${lessons.length} short lessons`}, ${minutes} minutes.${lessons.length === 1 ? "" : " Start anywhere."} Everything stays in this browser.`}</p>
         <Continue {...props} done={done.length} />
       </header>
       <main>

@@ -59,6 +59,9 @@ export interface Lesson {
 
 export interface Course {
   schema: number;
+  /** What the page is called, and what stands above the lessons. */
+  title: string;
+  heading: string;
   lessons: Lesson[];
 }
 

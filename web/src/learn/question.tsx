@@ -1,7 +1,7 @@
 /** A question: what is asked, the field or the choices, feedback that knows the mistake, the ladder of hints, the picture. */
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Verdict } from "./answers";
-import { circuitOf, type QuestionScreen } from "./course";
+import { circuitOf, mistakeName, type QuestionScreen } from "./course";
 import { spaced, useFitted, useFrame } from "./figure";
 import { answerLine, marksOf, playLog, type Asked } from "./lesson-run";
 import { Column, go, type ScreenProps } from "./lesson";
@@ -29,10 +29,11 @@ const KIND_NAMES: Readonly<Record<string, string>> = {
 };
 const MAX_RUNG = 3;
 
-/** What each rung of the ladder gives. */
-function rungsOf({ kind, options }: Question): string[] {
+/** What each rung of the ladder gives; the first one names the mistake only where an answer has shown one. */
+function rungsOf({ kind, options }: Question, mistakes: readonly string[]): string[] {
+  const first = mistakes.some((key) => mistakeName(key, kind)) ? "the mistake, named" : "what to look at";
   const second = options.length > 2 ? "one choice less" : options.length ? "where to look" : kind === "gather" ? "one branch shown" : "one factor shown";
-  return ["the mistake, named", second, "watch the step"];
+  return [first, second, "watch the step"];
 }
 const KEYS = [["−", "-"], ["×", "*"], ["÷", "/"], ["(", "("], [")", ")"]] as const;
 
@@ -158,7 +159,7 @@ function OneQuestion(props: OneProps) {
             {said && <Feedback verdict={said} names={names} isRight={isRight} circuit={circuit} question={question} shown={null} />}
             {!isRight && hint && hint !== said?.text && <p class="hint-text"><b>{`Hint ${record!.rung}`}</b> <WithNames text={hint} names={names} /></p>}
           </div>
-          {!isRight && <Ladder rungs={rungsOf(question)} rung={record!.rung} onHint={askHint} onPicture={toPicture} />}
+          {!isRight && <Ladder rungs={rungsOf(question, record!.mistakes)} rung={record!.rung} onHint={askHint} onPicture={toPicture} />}
           {numeric && !isRight && <p class="note ways">Type it as you like: <code>0,25</code> <code>1/4</code> <code>2.5e-1</code> <code>-3*10</code></p>}
         </div>
       </Column>

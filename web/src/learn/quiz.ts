@@ -9,13 +9,15 @@ import { DRAFTERS, drawChoiceQuestion } from "./choices";
 import { NoQuestion, NumericGenerator, POSERS, type Question } from "./questions";
 import { Draws, QuizCircuit, type Leaves } from "./quiz-run";
 import { filled, sentence } from "./sentences";
-import { TEXTS } from "./sentences.generated";
+import { TEXTS, WORDS } from "./sentences.generated";
 
 export const KINDS: readonly string[] = [...Object.keys(POSERS), ...Object.keys(DRAFTERS)];
 const WANTED_STREAK = 2;
 const MAX_RETURNS = 6;
 const MAX_RUNG = 3;
 const EXPRESSION_POINTS = 5;
+/** How little the change of the output may differ from what the gradient predicts to be called equal. */
+const SAME_CHANGE = 1e-6;
 
 /** Draws questions from one circuit: the n-th of a kind is the same for the same seed and fixed leaves. */
 export class QuestionSource {
@@ -45,6 +47,8 @@ export interface QuestionRecord {
   question: Question;
   answers: string[];
   mistakes: string[];
+  /** How many hints were asked for. */
+  hints: number;
   rung: number;
   right: boolean;
 }
@@ -109,7 +113,7 @@ export class Quiz {
 
   private ask(question: Question): Question {
     this.question = question;
-    this.records.push({ question, answers: [], mistakes: [], rung: 0, right: false });
+    this.records.push({ question, answers: [], mistakes: [], hints: 0, rung: 0, right: false });
     this.isSettled = false;
     return question;
   }
@@ -135,8 +139,8 @@ export class Quiz {
     record.answers.push(answer);
     if (found.right) {
       record.right = true;
-      const exactly = question.answer === null ? "" : `exactly ${showExactly(question.answer)}. `;
-      return { ...found, title: rightTitle(record.rung), text: `${exactly}${question.why}` };
+      const title = rightTitle(record.mistakes.length, record.hints);
+      return { ...found, title, text: `${answerWords(this.source, question)}${question.why}` };
     }
     record.rung = Math.min(record.rung + 1, MAX_RUNG);
     record.mistakes.push(found.key);
@@ -147,6 +151,7 @@ export class Quiz {
   hint(): string {
     const record = this.records.at(-1);
     if (!this.question || !record) throw new Error("no question is open");
+    record.hints += Number(record.rung < MAX_RUNG);
     record.rung = Math.min(record.rung + 1, MAX_RUNG);
     return rungOf(this.question, record.rung);
   }
@@ -172,6 +177,17 @@ function isDue({ missed, streak, returns }: KindProgress): boolean {
 
 function rungOf(question: Question, rung: number): string {
   return [question.neutral, question.hint, question.step][rung - 1]!;
+}
+
+/** The sentence that tells the answer with all its digits; empty where a choice was asked for. */
+function answerWords({ owner }: QuestionSource, { answer, accepted }: Question): string {
+  if (answer === null) return "";
+  const change = accepted.at(-1)!;
+  if (Math.abs(change - answer) <= SAME_CHANGE * Math.abs(answer)) {
+    return filled(sentence(WORDS, "told.exactly"), { exact: showExactly(answer) });
+  }
+  const [predicted, changed] = [answer, change].map((number) => showExactly(Number(number.toPrecision(6))));
+  return filled(sentence(WORDS, "told.nudge"), { predicted: predicted!, changed: changed!, output: owner.title(owner.root) });
 }
 
 /** The verdict on an answer to a question. */

@@ -59,83 +59,122 @@ interface Outcome {
   tries: number;
 }
 
+/** How many times smaller than it was drawn a picture may be shown: then its numbers are 9 pixels high. */
+const MAX_SHRINKING = 1.4;
+
+/** The picture of a question: from top to bottom where it would be too small to read from left to right. */
+function QuestionImage({ shown, alt }: { shown: ShownQuestion; alt: string }) {
+  const [tall, setTall] = useState(false);
+  return (
+    <picture>
+      <source media="(max-width: 600px)" srcset={shown.tall} />
+      <img src={tall ? shown.tall : shown.picture} alt={alt}
+        onLoad={({ currentTarget: { naturalWidth, clientWidth } }) => naturalWidth > MAX_SHRINKING * clientWidth && setTall(true)} />
+    </picture>
+  );
+}
+
+interface QuestionProps {
+  k: number;
+  shown: ShownQuestion;
+  outcome: Outcome | null;
+  /** What stands in the field, or the number of the choice that is taken, from 1. */
+  answer: string;
+  onAnswer: (text: string) => void;
+  /** Null where answers are not checked here. */
+  onCheck: (() => void) | null;
+}
+
 /** One question: its picture, what is given, a field or choices, and what is said of the answer. */
-function QuestionView(props: { k: number; shown: ShownQuestion; outcome: Outcome | null; onAnswer: (text: string) => void; button: string }) {
-  const { k, shown, outcome } = props;
+function QuestionView({ k, shown, outcome, answer, onAnswer, onCheck }: QuestionProps) {
   const id = useUnique();
   const field = useRef<HTMLInputElement>(null);
-  const [choice, setChoice] = useState("");
   const submit = (event: Event): void => {
     event.preventDefault();
-    props.onAnswer(shown.options.length ? choice : field.current!.value);
+    onCheck?.();
     field.current?.select();
   };
   return (
     <li>
       <form onSubmit={submit}>
         <h2 id={`${id}-asked`}>{k + 1}. {shown.prompt}</h2>
-        <picture>
-          <source media="(max-width: 600px)" srcset={shown.tall} />
-          <img src={shown.picture} alt={`Circuit of question ${k + 1}: ${shown.lines.join("; ") || "no numbers given"}`} />
-        </picture>
+        <QuestionImage shown={shown} alt={`Circuit of question ${k + 1}: ${shown.lines.join("; ") || "no numbers given"}`} />
         <ul class="given">{shown.lines.map((line) => <li key={line}>{line}</li>)}</ul>
         {shown.options.length ? (
           <fieldset aria-labelledby={`${id}-asked`}>
             {shown.options.map(([text, detail], at) => (
               <label key={text}>
-                <input type="radio" name={id} value={at + 1} checked={choice === String(at + 1)} onChange={() => setChoice(String(at + 1))} /> {text}
+                <input type="radio" name={id} value={at + 1} checked={answer === String(at + 1)} onChange={() => onAnswer(String(at + 1))} /> {text}
                 {detail && <small> {detail}</small>}
               </label>
             ))}
           </fieldset>
         ) : (
-          <input ref={field} class="answer" aria-labelledby={`${id}-asked`} inputMode="decimal" autocomplete="off" />
+          <input ref={field} class="answer" aria-labelledby={`${id}-asked`} inputMode="decimal" autocomplete="off" maxLength={MAX_TEXT}
+            value={answer} onInput={(event) => onAnswer(event.currentTarget.value)} />
         )}
-        <button type="submit">{props.button}<span class="aloud"> question {k + 1}</span></button>
+        {onCheck && <button type="submit">Check<span class="aloud"> question {k + 1}</span></button>}
         <div role="status" class="feedback">{outcome && <><b>{outcome.title}</b> {outcome.text}</>}</div>
       </form>
     </li>
   );
 }
 
+/** The longest answer and the longest name that Python reads. */
+const MAX_TEXT = 200;
+
+/** The letters and digits of a text, joined by hyphens, so that it can be part of a file's name on every system. */
+function nameable(text: string, most: number): string {
+  return [...text.replace(/[^\p{L}\p{M}\p{N}]+/gu, "-")].slice(0, most).join("").replace(/^-+|-+$/g, "");
+}
+
+/** The file of a learner's answers: a teacher collects those of a class in one folder. */
+function fileOf(learner: string, title: string): string {
+  return `${["answers", nameable(learner, 30), nameable(title, 20)].filter(Boolean).join("-")}.json`;
+}
+
 function SheetApp({ sheet }: { sheet: Sheet }) {
+  const { questions, title, graded, set, signature } = sheet;
   const [learner, setLearner] = useState("");
-  const [outcomes, setOutcomes] = useState<readonly (Outcome | null)[]>(sheet.questions.map(() => null));
-  const [answers, setAnswers] = useState<readonly (string | null)[]>(sheet.questions.map(() => null));
+  const [outcomes, setOutcomes] = useState<readonly (Outcome | null)[]>(questions.map(() => null));
+  const [answers, setAnswers] = useState<readonly string[]>(questions.map(() => ""));
   const [message, setMessage] = useState("");
   const asked = useMemo(() => {
-    if (sheet.graded) return null;
-    const source = new QuestionSource(parse(sheet.set.formula), sheet.set.seed, sheet.set.leaves);
-    return { source, questions: drawQuestions(source, sheet.set.kinds, sheet.set.count) };
+    if (graded) return null;
+    const source = new QuestionSource(parse(set.formula), set.seed, set.leaves);
+    return { source, questions: drawQuestions(source, set.kinds, set.count) };
   }, [sheet]);
-  const answer = (k: number, text: string): void => {
-    if (!text.trim()) return;
+  const type = (k: number, text: string): void => {
     setAnswers(replaced(answers, k, text));
-    const outcome = asked ? judged(asked.source, asked.questions[k]!, text, outcomes[k]?.tries ?? 0) : { title: "Noted", text: text.trim(), right: false, tries: 0 };
-    setOutcomes(replaced(outcomes, k, outcome));
+    setMessage("");
+  };
+  const check = ({ source, questions: drawn }: NonNullable<typeof asked>, k: number): void => {
+    if (answers[k]!.trim()) setOutcomes(replaced(outcomes, k, judged(source, drawn[k]!, answers[k]!, outcomes[k]?.tries ?? 0)));
   };
   const keep = (event: Event): void => {
     event.preventDefault();
     if (!learner.trim()) return setMessage("Type your name first.");
-    const { signature, set } = sheet;
-    const document = { document: "answers", schema: 1, learner: learner.trim(), set, signature, answers };
-    save("answers.json", "application/json", JSON.stringify(document, null, 2));
-    const open = answers.filter((text) => text === null).length;
-    setMessage(`Saved as answers.json${open ? `; ${open} not answered` : ""}. Hand it to your teacher.`);
+    const given = answers.map((text) => text.trim() || null);
+    const name = fileOf(learner, title);
+    const document = { document: "answers", schema: 1, learner: learner.trim(), set, signature, answers: given };
+    save(name, "application/json", JSON.stringify(document, null, 2));
+    const open = given.filter((text) => text === null).length;
+    setMessage(`Saved as ${name}${open ? `; ${open} not answered` : ""}. Hand it to your teacher.`);
   };
   const right = outcomes.filter((outcome) => outcome?.right).length;
   return (
     <main>
-      <h1>{sheet.title}</h1>
-      <p class="about">{sheet.graded ? "Answer, then save your answers to a file for your teacher." : `${right} of ${sheet.questions.length} right`}</p>
+      <h1>{title}</h1>
+      <p class="about">{graded ? "Answer all that you can. At the end, save your answers to a file for your teacher." : `${right} of ${questions.length} right`}</p>
       <ol>
-        {sheet.questions.map((shown, k) => (
-          <QuestionView key={k} k={k} shown={shown} outcome={outcomes[k]!} onAnswer={(text) => answer(k, text)} button={sheet.graded ? "Note" : "Check"} />
+        {questions.map((shown, k) => (
+          <QuestionView key={k} k={k} shown={shown} outcome={outcomes[k]!} answer={answers[k]!} onAnswer={(text) => type(k, text)}
+            onCheck={asked && (() => check(asked, k))} />
         ))}
       </ol>
-      {sheet.graded && (
+      {graded && (
         <form class="keep" onSubmit={keep}>
-          <label>Your name <input class="answer" value={learner} maxLength={200} onInput={(event) => setLearner(event.currentTarget.value)} /></label>
+          <label>Your name <input class="answer" value={learner} maxLength={MAX_TEXT} onInput={(event) => setLearner(event.currentTarget.value)} /></label>
           <button type="submit">Save answers</button>
           <p role="status">{message}</p>
         </form>
