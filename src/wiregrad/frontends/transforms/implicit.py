@@ -84,8 +84,12 @@ MULTIPLE_ADVICE = ", and it falls as slowly as near a multiple root"
 MAX_NEWTON_STEPS = 100
 SLOW_RATIO = 0.05
 """Near a single root, Newton's steps soon leave less than this share of the residual; near a multiple root, none do."""
+FALLING_SLOPE = 0.9
+"""Near a multiple root, each step leaves less than this share of the slope."""
 MIN_SLOW_STEPS = 12
 """After so many slow steps, one after the other, a root counts as multiple."""
+HEIGHT_ROUNDING = 1e-13
+"""A fall by a smaller share of the function that is minimised may be rounded away."""
 MAX_FIXED_STEPS = 2_000
 MAX_HALVINGS = 40
 ANDERSON_DEPTH = 5
@@ -585,7 +589,8 @@ class Equation:
     def _call_function(self, f: Callable[..., Any], unknown: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
         """Return the leaves of what a function of the user returns."""
         _, args = self.fill_arguments(xs)
-        with convention(self.convention):
+        is_chosen = chosen_convention().label == self.convention
+        with nullcontext() if is_chosen else convention(self.convention):
             leaves: list[Any] = flatten(OVERLAY.call(f, (unflatten(self.parts.tree, unknown), *args), {}))[0]
         return leaves
 
@@ -829,6 +834,8 @@ def _call_solver(
 
 
 def _norm(vector: NDArray[np.float64]) -> float:
+    if vector.size == 1:
+        return abs(float(vector[0]))
     with np.errstate(over="ignore"):
         return float(np.linalg.norm(vector))
 
@@ -851,20 +858,29 @@ def _run_newton(equation: Equation, guess: Vector, xs: Sequence[Any], *, toleran
     here = equation.record(z, xs)
     is_exact = True
     slow_steps = 0
+    steepness = np.inf
     for _ in range(MAX_NEWTON_STEPS):
         residual = here.values
         equation.is_multiple = slow_steps >= MIN_SLOW_STEPS
-        if not residual.any():
+        if not residual.any() and not equation.is_multiple:
             return z
-        step, is_exact = _newton_step(here.compute_matrix(), residual)
+        matrix = here.compute_matrix()
+        if not residual.any():
+            # Rounding may give exact zeros near a multiple root; the slope, which goes on falling there, shows it.
+            equation.is_multiple = _norm(matrix.ravel()) < FALLING_SLOPE * steepness
+            return z
+        steepness = _norm(matrix.ravel())
+        step, is_exact = _newton_step(matrix, residual)
         is_near = is_exact and _norm(step) <= tolerance * (1.0 + _norm(z))
-        nearer = _search_nearer(equation, z, _norm(residual), step, xs)
+        # A step as short as the tolerance fails to come nearer because of rounding: a shorter one would not either.
+        nearer = _search_nearer(equation, z, _norm(residual), step, xs, 1 if is_near else MAX_HALVINGS)
         if is_near and (nearer is None or equation.is_multiple):
             return z
         if nearer is None:
             break
         z, here = nearer
-        slow_steps = slow_steps + 1 if _norm(here.values) > SLOW_RATIO * _norm(residual) else 0
+        is_slow = not here.values.any() or _norm(here.values) > SLOW_RATIO * _norm(residual)
+        slow_steps = slow_steps + 1 if is_slow else 0
     residual = here.values
     why = ""
     if not is_exact and np.isfinite(residual).all():
@@ -879,10 +895,10 @@ def _run_newton(equation: Equation, guess: Vector, xs: Sequence[Any], *, toleran
 
 
 def _search_nearer(
-    equation: Equation, z: Vector, size: float, step: Vector, xs: Sequence[Any]
+    equation: Equation, z: Vector, size: float, step: Vector, xs: Sequence[Any], trials: int
 ) -> tuple[Vector, Recording] | None:
     """Return a point along a step where the residual is smaller than a size, recorded; None if there is none."""
-    for halvings in range(MAX_HALVINGS):
+    for halvings in range(trials):
         trial = z - step * 0.5**halvings
         there = equation.record(trial, xs)
         if _norm(there.values) < size:
@@ -965,6 +981,9 @@ def _descend_equation(equation: Equation, guess: Vector, xs: Sequence[Any], *, t
         step = _downhill_step(matrix, slope)
         is_near = _norm(step) <= tolerance * (1.0 + _norm(z))
         lower = _search_lower(height, z, step)
+        if lower is None and step @ slope <= HEIGHT_ROUNDING * abs(height(z)):
+            # So small a fall is lost in the rounding of the function; that of its gradient is finer.
+            lower = z - step if _norm(equation.record(z - step, xs).values) < _norm(slope) else None
         if lower is None or (is_near and _norm(equation.record(lower, xs).values) >= _norm(slope)):
             if not is_near:
                 break
@@ -972,6 +991,8 @@ def _descend_equation(equation: Equation, guess: Vector, xs: Sequence[Any], *, t
             _check_flat_directions(matrix, slope, steepest, equation.called)
             return z
         z = lower
+    if np.isfinite(slope).all() and np.isfinite(matrix).all():
+        _check_flat_directions(matrix, slope, steepest, equation.called)
     raise ConvergenceError(
         f"{equation.called}: no minimum was found from this first guess: the gradient is still "
         f"{_norm(equation.evaluate(z, xs)):.3g} at {short_repr(equation.parts.unpack(z))}; the function may have no "
