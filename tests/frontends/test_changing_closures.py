@@ -218,9 +218,7 @@ def fit_bound_pillars(a: Any) -> Any:
 CASES = {
     "implicit Euler": ClosureCase(take_implicit_steps, take_bound_steps),
     "implicit Euler in a class": ClosureCase(take_steps_of_a_class, take_bound_steps),
-    "a recorded value": ClosureCase(
-        double_a_recorded_value, lambda a: sum(np.cbrt(k * a) for k in (1.0, 2.0, 4.0))
-    ),
+    "a recorded value": ClosureCase(double_a_recorded_value, lambda a: sum(np.cbrt(k * a) for k in (1.0, 2.0, 4.0))),
     "an attribute": ClosureCase(double_an_attribute, lambda a: sum(np.cbrt(k * a) for k in (1.0, 2.0, 4.0))),
     "an element": ClosureCase(double_an_element, lambda a: sum(np.cbrt(k * a) for k in (1.0, 2.0, 4.0))),
     "a loop variable": ClosureCase(loop_over_factors, sum_over_factors(lambda k, a: np.cbrt(k * a))),
@@ -232,17 +230,13 @@ CASES = {
     "linear_solve": ClosureCase(
         solve_linear_systems,
         sum_over_factors(
-            lambda k, a: np.sum(
-                np.linalg.solve((4.0 + k * a) * np.eye(3) - np.roll(np.eye(3), 1, axis=0), START) ** 2
-            )
+            lambda k, a: np.sum(np.linalg.solve((4.0 + k * a) * np.eye(3) - np.roll(np.eye(3), 1, axis=0), START) ** 2)
         ),
     ),
     "linear_solver": ClosureCase(
         solve_without_matrices,
         sum_over_factors(
-            lambda k, a: np.sum(
-                wg.root(lambda x, a: np.sinh(x) + 0.1 * k * np.roll(x, 1) - a * START, np.zeros(3), a)
-            )
+            lambda k, a: np.sum(wg.root(lambda x, a: np.sinh(x) + 0.1 * k * np.roll(x, 1) - a * START, np.zeros(3), a))
         ),
     ),
     "a solver of SciPy": ClosureCase(bisect_over_factors, sum_over_factors(lambda k, a: np.cbrt(k * a))),
@@ -397,7 +391,7 @@ def integrate_to_events(a: Any) -> Any:
 
 def integrate_and_ask_later(a: Any) -> Any:
     """Ask solutions for a state between their steps after the loop variable has changed."""
-    solved = [wg.odeint(lambda t, y, a: -k * a * y, 1.0, [0.0, 1.0], a) for k in FACTORS]
+    solved = [wg.odeint(lambda t, y, a: -k * a * y, 1.0, [0.0, 1.0], a) for k in FACTORS]  # noqa: B023
     return sum((one.sol(0.5) for one in solved), 0.0)
 
 
@@ -413,8 +407,6 @@ INTEGRATIONS = (
 @pytest.mark.parametrize("mode", ["grad", "jacobian", "jvp", "backward", "trace", "compile"])
 @pytest.mark.parametrize("integrate", INTEGRATIONS)
 @pytest.mark.filterwarnings("ignore::wiregrad.errors.InterpreterWarning")
-def test_differential_equations_say_that_their_function_has_changed(
-    integrate: Callable[[Any], Any], mode: str
-) -> None:
+def test_differential_equations_say_that_their_function_has_changed(integrate: Callable[[Any], Any], mode: str) -> None:
     with pytest.raises(GradientError, match="f depends on something that has changed since, such as a loop variable"):
         FIRST_ORDER[mode](integrate, 2.0)

@@ -5,8 +5,9 @@ finds x: its iterations are not recorded and not kept, and it may be code of ano
 first; `root`, `fixed_point`, `minimize` and `linear_solve` each write down their equation and call it.
 
 Kept true: the rule of a solution is written in recorded ops that read the solution itself, so derivatives of any order
-and both modes follow from it. Values that the equation uses without being passed them get their gradients too. Nothing
-is returned that does not solve the equation: a solver that did not arrive raises `ConvergenceError`.
+and both modes follow from it. Values that the equation uses without being passed them get their gradients too. What
+the user's functions read is read before a solution is returned; if it changes later, no derivative changes. Nothing is
+returned that does not solve the equation: a solver that did not arrive raises `ConvergenceError`.
 """
 
 from __future__ import annotations
@@ -478,9 +479,9 @@ def _place_input(tape: Tape, x: Any) -> int:
 
 
 def apply_rows(home: Tape, offsets: Iterable[int], known: dict[int, Any], results: Sequence[Any]) -> list[Any]:
-    """Return the results of a tape for other inputs, values or plain numbers: the ops at some offsets are applied again.
+    """Return the results of a tape for other inputs, values or plain numbers, by applying its ops again.
 
-    `known` has the inputs by offset.
+    `known` has the inputs by offset; `offsets` are those of the ops that the results need.
     """
     for offset in offsets:
         if offset in known:
@@ -579,7 +580,7 @@ class Equation:
         return unflatten(self.tree, fill_places(self.leaves, self.slots, xs[: len(self.slots)]))
 
     def compute(self, unknown: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
-        """Return the leaves of the residual, given those of the unknown and the values of the call, or plain numbers."""
+        """Return the leaves of the residual, given those of the unknown and the operands, on values or plain numbers."""
         if self._traced is not None:
             leaves = self._traced.apply([*unknown, *xs])
             return leaves if self.objective is None else leaves[:-1]
@@ -670,7 +671,9 @@ class Equation:
             return leaves if self.objective is None else leaves + self._call_function(self.objective, unknown, xs)
 
         compute_all.__name__ = function_name(self.f)
-        samples = [x if kind is Scalar else np.asarray(x)[()] for x, kind in zip(first.operands, self.kinds, strict=False)]
+        samples = [
+            x if kind is Scalar else np.asarray(x)[()] for x, kind in zip(first.operands, self.kinds, strict=False)
+        ]
         traced = run_traced(compute_all, (self.parts.split(z), samples), {}, replayed=False, discrete=True)
         if describe_steering(traced) is None:
             self._traced = TracedEquation(traced)
@@ -816,9 +819,7 @@ def solve_equation(
     return equation.parts.unpack(finish_node(home, op, operands, [data_of(x) for x in operands], z))
 
 
-def _call_solver(
-    equation: Equation, own: OwnSolver, guess: Vector, xs: Sequence[Any], *, tolerance: float
-) -> Vector:
+def _call_solver(equation: Equation, own: OwnSolver, guess: Vector, xs: Sequence[Any], *, tolerance: float) -> Vector:
     """Return what a user's solver finds, once it is known to solve the equation."""
     found = own(equation.parts.unpack(guess), xs)
     z = np.array(equation.parts.pack(found, "the result of the solver"), float)

@@ -313,7 +313,7 @@ def trace_body(f: Callable[..., Any], args: tuple[object, ...], what: str) -> Tr
 
 
 def describe_steering(traced: TracedFunction) -> str | None:
-    """Return how values steered Python in a traced function, so that it holds at one point alone; None if they did not."""
+    """Return how values steered Python in a traced function, which holds at one point then; None if they did not."""
     guard = traced.guard
     reads = [place for *_, place in (*guard.certificates, *guard.escapes)]
     if not reads:
