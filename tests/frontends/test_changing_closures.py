@@ -21,6 +21,7 @@ from wiregrad.errors import EscapeError, GradientError
 FACTORS = (1.0, 2.0, 3.0)
 START = np.array([1.0, 2.0, 3.0])
 WEIGHTS = np.linspace(0.1, 1.0, 5_000)
+WIDE = np.ones(10_000)
 
 
 class ClosureCase(NamedTuple):
@@ -410,3 +411,49 @@ INTEGRATIONS = (
 def test_differential_equations_say_that_their_function_has_changed(integrate: Callable[[Any], Any], mode: str) -> None:
     with pytest.raises(GradientError, match="f depends on something that has changed since, such as a loop variable"):
         FIRST_ORDER[mode](integrate, 2.0)
+
+
+def scale_by_checkpoints(x: Any) -> Any:
+    """Checkpoint functions that return the same at zero, with other derivatives."""
+    total: Any = 0.0
+    for k in FACTORS:
+        total = total + wg.checkpoint(lambda x: k * x)(x)  # noqa: B023
+    return total
+
+
+def scale_arrays_by_checkpoints(x: Any) -> Any:
+    """Do the same with arrays."""
+    total: Any = 0.0
+    for k in FACTORS:
+        total = total + np.sum(wg.checkpoint(lambda x: k * x * START)(x * np.ones(3)))  # noqa: B023
+    return total
+
+
+def scale_by_memory_plans(x: Any) -> Any:
+    """Do the same with a planned chain of steps."""
+    total: Any = 0.0
+    for k in FACTORS:
+        steps = [lambda x: np.sin(k * x)] * 50  # noqa: B023
+        total = total + np.sum(wg.plan_memory(steps, WIDE, budget=800_000)(x * WIDE))
+    return total
+
+
+@pytest.mark.parametrize("mode", ["grad", "jacobian", "jvp", "backward"])
+@pytest.mark.parametrize("scale", [scale_by_checkpoints, scale_arrays_by_checkpoints, scale_by_memory_plans])
+def test_checkpoints_compare_what_they_record_and_not_results_alone(scale: Callable[[Any], Any], mode: str) -> None:
+    with pytest.raises(GradientError, match="gave another result when it was computed again"):
+        FIRST_ORDER[mode](scale, 0.0)
+
+
+def test_second_derivatives_of_checkpoints_compare_what_they_record() -> None:
+    with pytest.raises(GradientError, match="gave another result when it was computed again"):
+        wg.grad(wg.grad(lambda x: scale_by_checkpoints(x * x)))(0.0)
+
+
+def test_checkpoints_may_be_swept_under_a_watcher() -> None:
+    x = wg.Value(2.0)
+    y = wg.checkpoint(lambda x: np.sin(x) * 3.0)(x)
+    with wg.anomaly():
+        y.backward()
+
+    assert_allclose(x.grad, 3.0 * np.cos(2.0))

@@ -580,7 +580,7 @@ class Equation:
         return unflatten(self.tree, fill_places(self.leaves, self.slots, xs[: len(self.slots)]))
 
     def compute(self, unknown: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
-        """Return the leaves of the residual, given those of the unknown and the operands, on values or plain numbers."""
+        """Return the leaves of the residual, given those of the unknown and the operands: values or plain numbers."""
         if self._traced is not None:
             leaves = self._traced.apply([*unknown, *xs])
             return leaves if self.objective is None else leaves[:-1]
