@@ -289,3 +289,41 @@ def test_bounds_have_the_structure_of_the_unknowns() -> None:
 def test_bounds_that_make_no_sense_say_what_is_wanted(bounds: Any, message: str) -> None:
     with pytest.raises(wg.WiregradError, match=re.escape(message)):
         wg.least_squares(decay, np.ones(2), bounds=bounds)
+
+
+SCALES = (1e-30, 1e-12, 1e-8, 1.0, 1e8, 1e12)
+
+
+@pytest.mark.parametrize("method", ["levenberg-marquardt", "gauss-newton"])
+@pytest.mark.parametrize("scale", SCALES)
+def test_least_squares_do_not_depend_on_the_scale_of_the_residuals(scale: float, method: str) -> None:
+    exact = wg.least_squares(lambda x: scale * (x - 3.0), np.zeros(2), method=method)
+    rough = wg.least_squares(
+        lambda x: scale * np.stack([x[0] - 3.0, x[0] - 5.0, x[1] ** 2 - 2.0]), np.ones(2), method=method
+    )
+    again = wg.least_squares(lambda x: scale * (x - 3.0), np.full(2, 3.0 + 1e-15), method=method)
+
+    assert exact.converged
+    assert rough.converged
+    assert again.converged
+    assert_allclose(exact.x, [3.0, 3.0], rtol=1e-9)
+    assert_allclose(rough.x, [4.0, np.sqrt(2.0)], rtol=1e-7)
+    assert_allclose(again.x, [3.0, 3.0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("start", [0.0, 3.0 + 1e-13], ids=["from afar", "from near"])
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("search", [wg.newton, wg.lbfgs])
+def test_minima_do_not_depend_on_the_scale_of_the_function(search: Any, scale: float, start: float) -> None:
+    fit = search(lambda x: scale * np.sum((x - 3.0) ** 2 * np.array([1.0, 50.0]) + (x - 3.0) ** 4), np.full(2, start))
+
+    assert fit.converged
+    assert_allclose(fit.x, [3.0, 3.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("search", [wg.newton, wg.lbfgs])
+def test_a_large_constant_does_not_end_a_search_early(search: Any) -> None:
+    fit = search(lambda x: 1.0 + 1e-8 * np.sum((x - 3.0) ** 2), np.zeros(2))
+
+    assert fit.converged
+    assert_allclose(fit.x, [3.0, 3.0], atol=1e-3)

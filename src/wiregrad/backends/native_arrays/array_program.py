@@ -1750,7 +1750,9 @@ def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgra
     program = ArrayProgram(circuit, fenced=fenced, limit=MAX_ARRAY_NODES)
     if program.facts.interpreted and not program.facts.kernels and not program.has_loops:
         names = ", ".join(name for name, _ in program.facts.interpreted)
-        raise NotNativeError(f"no op of this circuit has a kernel for arrays; the interpreter computes {names}")
+        raise NotNativeError(
+            f"native code would compute nothing: beside {names}, which the interpreter computes, little is left"
+        )
     return program
 
 

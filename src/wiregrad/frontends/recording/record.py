@@ -47,6 +47,7 @@ from wiregrad.frontends.recording.tape import (
     ROW_FORMAT,
     RUNNING,
     STATE,
+    STRIDE,
     WATCHES,
     DroppedArray,
     ExtraNode,
@@ -677,25 +678,33 @@ def _add_leaf(tape: Tape, value: Value) -> int:
     return offset
 
 
-def _copy_node(tape: Tape, home: Tape, offset: int) -> int:
+def copy_rows(tape: Tape, home: Tape, offsets: dict[int, int]) -> None:
+    """Copy all rows of another tape but those that `offsets` has places for on this one; adds the places of the others.
+
+    The copies have the values and slopes of the rows. So what stands in the places must be equal to the rows there.
+    """
+    for offset in range(0, len(home.buffer), STRIDE):
+        if offset not in offsets:
+            offsets[offset] = _copy_node(tape, home, offset, offsets.__getitem__)
+
+
+def _copy_node(tape: Tape, home: Tape, offset: int, place_of: Callable[[int], int]) -> int:
     """Copy one node of another tape, whose sources are on this one already; returns its offset."""
     if offset in home.extras:
         node = home.extras[offset]
-        offsets = tape.copies.offsets
-        sources = tuple([LITERAL if source < 0 else offsets[home.serial, source] for source in node.sources])
+        sources = tuple([LITERAL if source < 0 else place_of(source) for source in node.sources])
         return tape.append_extra(node._replace(sources=sources))
     y, p, q, a, b, code = ROW_FORMAT.unpack_from(home.buffer, offset)
     copied = len(tape.buffer)
-    tape.buffer += ROW_FORMAT.pack(y, p, q, _translate_source(tape, home, a), _translate_source(tape, home, b), code)
+    tape.buffer += ROW_FORMAT.pack(y, p, q, _translate_source(a, place_of), _translate_source(b, place_of), code)
     return copied
 
 
-def _translate_source(tape: Tape, home: Tape, source: int) -> int:
+def _translate_source(source: int, place_of: Callable[[int], int]) -> int:
     """Translate a source in a packed row of another tape to this tape."""
-    offsets = tape.copies.offsets
     if source >= 0:
-        return offsets[home.serial, source]
-    return source if source > BLOCKED else BLOCKED - offsets[home.serial, BLOCKED - source]
+        return place_of(source)
+    return source if source > BLOCKED else BLOCKED - place_of(BLOCKED - source)
 
 
 def _import_node(tape: Tape, home: Tape, root: int) -> None:
@@ -710,7 +719,7 @@ def _import_node(tape: Tape, home: Tape, root: int) -> None:
         if stands_for is not None:
             copies.offsets[home.serial, offset] = place_on_tape(tape, stands_for)
             continue
-        copied = _copy_node(tape, home, offset)
+        copied = _copy_node(tape, home, offset, lambda source: copies.offsets[home.serial, source])
         if offset in home.hooks:
             tape.hooks[copied] = list(home.hooks[offset])
         copies.origins[copied] = (weakref.ref(home), offset)

@@ -466,7 +466,7 @@ def jacobian(
                     f"{function_name(f)} returns {short_repr(data)}, which has no derivative{format_user_line()}"
                 )
         chosen = mode or choose_mode(session.data, datas)
-        compute_blocks = _forward_blocks if chosen == "forward" else _reverse_blocks
+        compute_blocks = _forward_blocks if chosen == "forward" else reverse_blocks
         halves, counts = _split_complex(session, results)
         blocks = compute_blocks(session, halves, [data_of(half) for half in halves])
         session.close_recording()
@@ -591,7 +591,7 @@ def _join_halves(session: RecordingSession, blocks: list[list[Any]], counts: lis
     return rows
 
 
-def _reverse_blocks(session: RecordingSession, results: list[Any], datas: list[Any]) -> list[list[Any]]:
+def reverse_blocks(session: RecordingSession, results: list[Any], datas: list[Any]) -> list[list[Any]]:
     """Return the derivatives per result and argument, by one reverse sweep per number in the results."""
     blocks = []
     for result, data in zip(results, datas, strict=True):

@@ -64,6 +64,13 @@ UNDETERMINED_ADVICE = (
     "the Jacobian is singular at x, so other x are as good; try: fewer unknowns, or more residuals, such as a small "
     "multiple of x"
 )
+TINY = 1e-300
+PROBE_LENGTH = 1e-6
+"""How far from the start, beside its size, limited-memory BFGS looks for the curvature there."""
+VALUE_ROUNDING = 1e-13
+"""A fall by a smaller share of a function's value may be rounded away."""
+MAX_LEFT_SLOPE = 1e-4
+"""Share of the steepest slope up to which a slope may be one of rounding alone."""
 MAX_COSINE = 1e-4
 """Largest cosine between the residuals and a column of the Jacobian at which their sum of squares counts as least."""
 
@@ -179,6 +186,7 @@ def lbfgs(
     require_function(f, "the first argument")
     pairs: deque[tuple[Vector, Vector]] = deque(maxlen=KEPT_PAIRS)
     before: list[Vector] = []
+    problem = _Problem(f, x0, args, progress)
 
     def choose_step(z: Vector, slope: Vector) -> Vector:
         if before:
@@ -186,9 +194,19 @@ def lbfgs(
             if moved @ changed > 1e-12 * np.linalg.norm(moved) * np.linalg.norm(changed):
                 pairs.append((moved, changed))
         before[:] = [z, slope]
-        return _apply_inverse(pairs, slope)
+        return _apply_inverse(pairs, slope) if pairs else _choose_first_step(problem, z, slope)
 
-    return _descend(_Problem(f, x0, args, progress), choose_step, "L-BFGS", tolerance, max_steps)
+    return _descend(problem, choose_step, "L-BFGS", tolerance, max_steps)
+
+
+def _choose_first_step(problem: _Problem, z: Vector, slope: Vector) -> Vector:
+    """Return a step along the slope: as long as the curvature there says, whatever the scale of the function, or 1."""
+    direction: Vector = slope / np.linalg.norm(slope)
+    probe = PROBE_LENGTH * (1.0 + float(np.linalg.norm(z)))
+    _, behind = problem.value_and_slope(z - probe * direction)
+    curvature = float(direction @ (slope - behind)) / probe
+    length = float(direction @ slope) / curvature if curvature > 0.0 else 1.0
+    return direction * min(length, 1.0)
 
 
 class _Problem:
@@ -356,12 +374,14 @@ class _LeastSquares:
         cost = 0.5 * float(left @ left)
         self.problem.require_finite(cost, slope)
         self.problem.note_step(cost)
+        first_size = float(np.linalg.norm(left))
         damping = FIRST_DAMPING if self.method == "levenberg-marquardt" else 0.0
         reason = f"the limit of {count_with_noun(max_steps, 'step')} was reached"
         converged = False
         while len(self.problem.history) <= max_steps:
             free = self._find_free(z, slope)
-            if np.abs(slope[free]).max(initial=0.0) <= self.tolerance * max(1.0, cost) * 1e-2 or cost == 0.0:
+            left_over = self._compare_slope(_pick_columns(matrix, free), slope[free], first_size)
+            if cost == 0.0 or left_over <= self.tolerance * 1e-2:
                 reason, converged = "the gradient is zero to the tolerance", True
                 break
             step = np.zeros(len(z))
@@ -378,11 +398,11 @@ class _LeastSquares:
                 self.problem.note_step(cost)
                 damping = damping * 0.2 if damping > 1e-14 else 0.0
                 if is_small or is_flat:
-                    converged = self._is_least(_pick_columns(matrix, self._find_free(z, slope)), left)
+                    converged = self._is_least(z, _pick_columns(matrix, self._find_free(z, slope)), left)
                     reason = "steps no longer lower the sum of squares" if converged else STUCK_SQUARES
                     break
             elif np.linalg.norm(step) <= self.tolerance * (1.0 + np.linalg.norm(z)):
-                converged = self._is_least(_pick_columns(matrix, free), left)
+                converged = self._is_least(z, _pick_columns(matrix, free), left)
                 reason = "no shorter step lowers the sum of squares" if converged else STUCK_SQUARES
                 break
             elif damping >= MAX_DAMPING:
@@ -401,13 +421,20 @@ class _LeastSquares:
         """Return which unknowns no bound holds."""
         return np.ones(len(z), bool) if self.box is None else self.box.find_free(z, slope)
 
-    def _is_least(self, matrix: Any, left: Vector) -> bool:
+    def _is_least(self, z: Vector, matrix: Any, left: Vector) -> bool:
         """Return whether the residuals are at right angles to what the unknowns can change, or as good as zero."""
         if left @ left <= 1e-20 * 2.0 * self.problem.history[0]:
             return True
-        sizes = np.sqrt(np.ravel((matrix * matrix).sum(axis=0))) * np.linalg.norm(left)
-        cosines = np.abs(matrix.T @ left) / np.maximum(sizes, 1e-300)
-        return bool(cosines.max(initial=0.0) <= MAX_COSINE)
+        if self._compare_slope(matrix, matrix.T @ left, float(np.linalg.norm(left))) <= MAX_COSINE:
+            return True
+        to_model = _solve_damped(matrix, left, 0.0)
+        return bool(np.linalg.norm(to_model) <= self.tolerance * (1.0 + np.linalg.norm(z)))
+
+    @staticmethod
+    def _compare_slope(matrix: Any, slope: Vector, size: float) -> float:
+        """Return the largest element of the gradient beside what residuals of a size could give: a cosine at most."""
+        columns = np.sqrt(np.ravel((matrix * matrix).sum(axis=0)))
+        return float((np.abs(slope) / np.maximum(columns * size, TINY)).max(initial=0.0))
 
     def _evaluate(self, z: Vector) -> Vector:
         self.problem.evaluations += 1
@@ -424,13 +451,13 @@ def _pick_columns(matrix: Any, chosen: NDArray[np.bool_]) -> Any:
 def _solve_damped(matrix: Any, left: Vector, damping: float) -> Vector:
     """Return the step of Levenberg and Marquardt: least squares of the linear model, with a penalty on long steps."""
     if isinstance(matrix, np.ndarray):
-        scales = np.sqrt(damping * np.maximum((matrix**2).sum(axis=0), 1e-300))
+        scales = np.sqrt(damping * np.maximum((matrix**2).sum(axis=0), TINY))
         padded = np.concatenate([matrix, np.diag(scales)])
         found = np.linalg.lstsq(padded, np.concatenate([left, np.zeros(len(scales))]), rcond=None)[0]
         step: Vector = found.astype(float)
         return step
     normal = matrix.T @ matrix
-    diagonal = np.maximum(normal.diagonal(), 1e-300)
+    diagonal = np.maximum(normal.diagonal(), TINY)
     sparse_step: Vector = sparse.solve_sparse(normal, (damping + 1e-14) * diagonal, matrix.T @ left)
     return sparse_step
 
@@ -441,7 +468,7 @@ def _is_singular(matrix: Any) -> bool:
         singular: bool = sparse.is_singular(matrix.T @ matrix)
         return singular
     sizes = np.linalg.norm(matrix, axis=0)
-    scaled = matrix / np.maximum(sizes, 1e-300)
+    scaled = matrix / np.maximum(sizes, TINY)
     return bool(np.linalg.matrix_rank(scaled, tol=1e-10) < len(sizes))
 
 
@@ -478,11 +505,8 @@ def _apply_inverse(pairs: deque[tuple[Vector, Vector]], slope: Vector) -> Vector
         weight = (moved @ step) / (moved @ changed)
         weights.append(weight)
         step = step - weight * changed
-    if pairs:
-        moved, changed = pairs[-1]
-        step = step * ((moved @ changed) / (changed @ changed))
-    else:
-        step = step / max(1.0, float(np.linalg.norm(step)))
+    moved, changed = pairs[-1]
+    step = step * ((moved @ changed) / (changed @ changed))
     for (moved, changed), weight in zip(pairs, reversed(weights), strict=True):
         step = step + moved * (weight - (changed @ step) / (moved @ changed))
     return step
@@ -500,15 +524,23 @@ def _descend(
     problem.note_step(value)
     reason = f"the limit of {count_with_noun(max_steps, 'step')} was reached"
     converged = False
+    steepest = 0.0
     while True:
-        if np.abs(slope).max(initial=0.0) <= tolerance * max(1.0, abs(value)):
+        steepness = float(np.abs(slope).max(initial=0.0))
+        steepest = max(steepest, steepness)
+        # Compared with what was seen before, because how small is small depends on the scale of the function.
+        is_flat = steepness <= tolerance * 1e-2 * steepest
+        if steepness == 0.0 or (is_flat and len(problem.history) > 1):
             reason, converged = "the gradient is zero to the tolerance", True
             break
         if len(problem.history) > max_steps:
             break
-        found = _search_line(problem, z, value, slope, choose_step(z, slope))
+        step = choose_step(z, slope)
+        found = _search_line(problem, z, value, slope, step)
         if found is None:
-            reason = STUCK
+            is_level = len(problem.history) == 1 or steepness <= MAX_LEFT_SLOPE * steepest
+            converged = is_level and float(step @ slope) <= VALUE_ROUNDING * abs(value)
+            reason = "no step lowers the function by more than its rounding" if converged else STUCK
             break
         z = found
         value, slope = problem.value_and_slope(z)

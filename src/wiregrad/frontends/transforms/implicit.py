@@ -5,16 +5,17 @@ finds x: its iterations are not recorded and not kept, and it may be code of ano
 first; `root`, `fixed_point`, `minimize` and `linear_solve` each write down their equation and call it.
 
 Kept true: the rule of a solution is written in recorded ops that read the solution itself, so derivatives of any order
-and both modes follow from it. Values that the equation uses without being passed them get their gradients too. Nothing
-is returned that does not solve the equation: a solver that did not arrive raises `ConvergenceError`.
+and both modes follow from it. Values that the equation uses without being passed them get their gradients too. What
+the user's functions read is read before a solution is returned; if it changes later, no derivative changes. Nothing is
+returned that does not solve the equation: a solver that did not arrive raises `ConvergenceError`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from wiregrad.errors import (
     ConvergenceError,
     EscapeError,
+    GradientError,
     NoRuleError,
     OperandError,
     ShapeError,
@@ -30,28 +32,65 @@ from wiregrad.errors import (
     format_user_line,
     short_repr,
 )
-from wiregrad.frontends.recording.arguments import ensure_owned, flatten, unflatten
-from wiregrad.frontends.recording.record import common_tape, finish_node, no_grad
-from wiregrad.frontends.recording.session import data_of, function_name, push_by_transpose
-from wiregrad.frontends.recording.tape import STATE, Tape, TapeKind
-from wiregrad.frontends.recording.value import Value, as_python_number
-from wiregrad.frontends.transforms.derivatives import grad, jacobian, jvp, vjp
-from wiregrad.frontends.transforms.vmap_and_checkpoint import CheckpointSegment
-from wiregrad.ir import TABLE, Pattern
+from wiregrad.frontends.recording.arguments import ensure_owned, fill_places, flatten, unflatten
+from wiregrad.frontends.recording.library_hooks import OVERLAY
+from wiregrad.frontends.recording.record import (
+    common_tape,
+    convention,
+    copy_rows,
+    finish_node,
+    no_grad,
+    place_on_tape,
+)
+from wiregrad.frontends.recording.session import (
+    RecordingSession,
+    add_input,
+    data_of,
+    function_name,
+    push_by_transpose,
+)
+from wiregrad.frontends.recording.tape import LITERAL, STATE, STRIDE, DroppedArray, ExtraNode, Tape, TapeKind
+from wiregrad.frontends.recording.trace import TracedFunction, run_traced
+from wiregrad.frontends.recording.value import (
+    Scalar,
+    Value,
+    as_numpy_number,
+    as_python_number,
+    notes_of,
+    number_class,
+    wrap_node,
+)
+from wiregrad.frontends.transforms.derivatives import grad, jacobian, jvp, reverse_blocks, vjp
+from wiregrad.frontends.transforms.loops import describe_steering
+from wiregrad.frontends.transforms.vmap_and_checkpoint import place_results
+from wiregrad.ir import INPUT, TABLE, Pattern
+from wiregrad.ir.columns import chosen_convention, decode_mode
 from wiregrad.ops.array_ops import General
 from wiregrad.ops.functions import FUNCTIONS
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 PlainFunction = Callable[[Vector], Vector]
 """A function from a vector of numbers to a vector of numbers."""
 EquationSolver = Callable[[Callable[[Any], Any], Any], Any]
 """What finds x: called with the function that is to be zero, on plain numbers, and the first guess."""
+OwnSolver = Callable[[Any, Sequence[Any]], Any]
+"""A solver of the user with its function filled in: called with the first guess and the data of the operands."""
 LinearSolver = Callable[[PlainFunction, Vector], Vector]
 """What solves A x = b: called with the function x -> A x, on plain numbers, and b."""
 
 DEFAULT_TOLERANCE = 1e-10
 SINGULAR_ADVICE = ", and the Jacobian is singular there: equations or constraints may repeat or contradict each other"
+MULTIPLE_ADVICE = ", and it falls as slowly as near a multiple root"
 MAX_NEWTON_STEPS = 100
+SLOW_RATIO = 0.05
+"""Near a single root, Newton's steps soon leave less than this share of the residual; near a multiple root, none do."""
+FALLING_SLOPE = 0.9
+"""Near a multiple root, each step leaves less than this share of the slope."""
+MIN_SLOW_STEPS = 12
+"""After so many slow steps, one after the other, a root counts as multiple."""
+HEIGHT_ROUNDING = 1e-13
+"""A fall by a smaller share of the function that is minimised may be rounded away."""
 MAX_FIXED_STEPS = 2_000
 MAX_HALVINGS = 40
 ANDERSON_DEPTH = 5
@@ -81,7 +120,9 @@ def root(
     (2.0, 0.25)
     """
     require_function(f, "the first argument")
-    return solve_equation(Equation(f, x0, args, "root"), solver, linear_solver, tolerance)
+    equation = Equation(f, x0, args, "root")
+    own = None if solver is None else lambda guess, xs: solver(equation.plain_function(xs), guess)
+    return solve_equation(equation, _list_values(x0, args), own, linear_solver, tolerance)
 
 
 def fixed_point(
@@ -109,8 +150,8 @@ def fixed_point(
 
     equation = Equation(leave_over, x0, args, "fixed_point", called=f)
     iterate = functools.partial(_iterate_equation, equation, tolerance=tolerance)
-    own = None if solver is None else functools.partial(_solve_fixed_point, solver)
-    return solve_equation(equation, own, linear_solver, tolerance, default=iterate)
+    own = None if solver is None else functools.partial(_solve_fixed_point, solver, equation)
+    return solve_equation(equation, _list_values(x0, args), own, linear_solver, tolerance, default=iterate)
 
 
 def minimize(
@@ -134,10 +175,10 @@ def minimize(
     """
     require_function(f, "the first argument")
     if equality is None:
-        equation = Equation(grad(f), x0, args, "minimize", called=f)
-        descend = functools.partial(_descend_equation, equation, f, tolerance=tolerance)
-        own = None if solver is None else functools.partial(_solve_minimum, solver, f, args)
-        return solve_equation(equation, own, linear_solver, tolerance, default=descend)
+        equation = Equation(grad(f), x0, args, "minimize", called=f, objective=f)
+        descend = functools.partial(_descend_equation, equation, tolerance=tolerance)
+        own = None if solver is None else lambda guess, xs: solver(equation.plain_objective(xs), guess)
+        return solve_equation(equation, _list_values(x0, args), own, linear_solver, tolerance, default=descend)
     return _minimize_under(f, equality, x0, args, solver, linear_solver, tolerance)
 
 
@@ -160,7 +201,7 @@ def linear_solve(a: Any, b: Any, *, solver: LinearSolver | None = None, toleranc
     used = solver or functools.partial(solve_by_matrix_or_krylov, tolerance=tolerance)
     equation = Equation(leave_over, _zeros_like(b), (b,), "linear_solve", called=a)
     default = functools.partial(_solve_linear_equation, equation, used)
-    return solve_equation(equation, None, used, sqrt(tolerance), default=default)
+    return solve_equation(equation, _list_values(b), None, used, sqrt(tolerance), default=default)
 
 
 def _solve_by_matrix(a: Any, b: Any) -> Any:
@@ -195,6 +236,11 @@ def implicit(solver: EquationSolver) -> Callable[..., Any]:
         return root(f, x0, *args, solver=solver, tolerance=tolerance)
 
     return solve_with
+
+
+def _list_values(*arguments: object) -> list[Value]:
+    """Return the values among the arguments of a solution, which are its operands."""
+    return [leaf for leaf in flatten(arguments)[0] if isinstance(leaf, Value)]
 
 
 def require_function(f: object, what: str) -> None:
@@ -235,17 +281,21 @@ class UnknownParts:
                 )
         self.shapes = [np.shape(data) for data in datas]
         self.are_python = [type(data) in (float, int) for data in datas]
-        self.size = sum(int(np.prod(shape)) for shape in self.shapes)
+        self.sizes = [prod(shape) for shape in self.shapes]
+        self.size = sum(self.sizes)
 
     def pack(self, x: Any, what: str) -> Any:
         """Join what has the structure of the unknown to one vector of numbers or values."""
-        leaves, _ = flatten(x)
-        sizes = [np.size(data_of(leaf)) for leaf in leaves]
-        if sum(sizes) != self.size:
-            raise ShapeError(
-                f"{what} must have as many numbers as x0, which has {self.size}; got {sum(sizes)}{format_user_line()}"
-            )
+        self.check_count(flatten(x)[0], what)
         return self.join(x)
+
+    def check_count(self, leaves: Sequence[Any], what: str) -> None:
+        """Raise unless there are as many numbers as in the unknown."""
+        count = sum(np.size(data_of(leaf)) for leaf in leaves)
+        if count != self.size:
+            raise ShapeError(
+                f"{what} must have as many numbers as x0, which has {self.size}; got {count}{format_user_line()}"
+            )
 
     @staticmethod
     def join(x: Any) -> Any:
@@ -255,14 +305,25 @@ class UnknownParts:
 
     def unpack(self, z: Any) -> Any:
         """Return the unknown in its own structure, given its numbers as one vector."""
+        if not isinstance(z, Value):
+            return unflatten(self.tree, self.split(z))
         leaves = []
         start = 0
-        for shape, is_python in zip(self.shapes, self.are_python, strict=True):
-            size = int(np.prod(shape))
+        for shape, size, is_python in zip(self.shapes, self.sizes, self.are_python, strict=True):
             part = FUNCTIONS["reshape"].run(z[start : start + size], shape)
-            leaves.append(_as_number(part) if is_python else part)
+            leaves.append(as_python_number(part) if is_python else part)
             start += size
         return unflatten(self.tree, leaves)
+
+    def split(self, z: Vector) -> list[Any]:
+        """Return the leaves of the unknown as plain numbers and arrays, given all its numbers as one vector."""
+        leaves: list[Any] = []
+        start = 0
+        for shape, size, is_python in zip(self.shapes, self.sizes, self.are_python, strict=True):
+            part = z[start : start + size].copy().reshape(shape)
+            leaves.append(float(part) if is_python else part[()])
+            start += size
+        return leaves
 
 
 def as_float_array(leaf: Any) -> Any:
@@ -270,8 +331,13 @@ def as_float_array(leaf: Any) -> Any:
     return leaf if isinstance(leaf, Value) else np.asarray(leaf, float)
 
 
-def _as_number(part: Any) -> Any:
-    return as_python_number(part) if isinstance(part, Value) else float(part)
+def join_plainly(leaves: Sequence[Any]) -> Vector:
+    """Return the numbers of some leaves, values or plain ones, as one vector of plain numbers."""
+    flat = [np.ravel(data_of(leaf)) for leaf in leaves]
+    joined = flat[0] if len(flat) == 1 else np.concatenate(flat)
+    if joined.dtype.kind == "c":
+        raise OperandError(f"the function must return real numbers; got complex ones{format_user_line()}")
+    return np.array(joined, float)
 
 
 def _zeros_like(b: Any) -> Any:
@@ -291,15 +357,177 @@ def _subtract(x: Any, y: Any) -> Any:
     return unflatten(tree, [one - other for one, other in zip(xs, ys, strict=True)])
 
 
-class _ResidualSegment(CheckpointSegment):
-    """A residual that is recorded again for each derivative, at the solution that belongs to the inputs."""
+class Recording:
+    """A function recorded at one point: its rows are swept there, or copied to where their sweep is recorded.
 
-    def _check_same_result(self, results: list[Any], y: Any) -> None:
-        """Accept any residual: near zero, its bits depend on the solver."""
+    What the function read from outside is in the rows. So derivatives do not run it again, and a variable that it reads
+    may change in the meantime.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Sequence[Any], Sequence[Any]], list[Any]],
+        unknown: Sequence[Any],
+        xs: Sequence[Any],
+        kinds: Sequence[type[Scalar]],
+    ) -> None:
+        tape = Tape(TapeKind.APART)
+        # The first block makes scalars ask which tape is recorded on; otherwise what is computed from values of another
+        # tape alone would be recorded there, and would not be noticed as coming from outside.
+        with no_grad(), STATE.record_on(tape), np.errstate(all="ignore"):
+            first = [add_input(tape, _as_tape_data(x), number_class(x)) for x in unknown]
+            rest = [add_input(tape, _as_tape_data(x), kind) for x, kind in zip(xs, kinds, strict=True)]
+            self.results = place_results(tape, function(first, rest))
+        self.tape = tape
+        self.count = len(first)
+        self.operands = list(xs)
+        self.captured = list(tape.leaves.values())
+        self._inputs = [value._index for value in (*first, *rest)] + list(tape.leaves)
+        self._data = [value._data for value in (*first, *rest, *self.captured)]
+        # From here on, values from outside are inputs like the others. A value that the function has kept somewhere
+        # must not be taken for a number later.
+        tape.leaves.clear()
+        tape.owner = None
+
+    @property
+    def values(self) -> Vector:
+        """The results as one vector."""
+        return join_plainly(self.results)
+
+    def is_at(self, inputs: Sequence[Any]) -> bool:
+        """Return whether these numbers and arrays are the inputs that it was recorded at.
+
+        What was read from outside may be left out.
+        """
+        return len(inputs) in (len(self._data), self.count + len(self.operands)) and all(
+            one is other or np.array_equal(one, other, equal_nan=True)
+            for one, other in zip(inputs, self._data, strict=False)
+        )
+
+    def has_rows_of(self, other: Recording) -> bool:
+        """Return whether another recording has the same rows, so that the function has done the same."""
+        one, two = self.tape, other.tape
+        # Whether a row is packed depends on the blocks that it was recorded in.
+        return len(one.buffer) == len(two.buffer) and all(
+            _is_same_node(one.node_at(offset), two.node_at(offset)) for offset in range(0, len(one.buffer), STRIDE)
+        )
+
+    def compute_matrix(self) -> Matrix:
+        """Return the derivative of the results by the unknown."""
+        session = self._make_session(self.count)
+        with np.errstate(all="ignore"):
+            blocks = reverse_blocks(session, self.results, [data_of(y) for y in self.results])
+        rows = [
+            np.concatenate([np.reshape(part, (np.size(data_of(y)), -1)) for part in row], axis=1)
+            for y, row in zip(self.results, blocks, strict=True)
+        ]
+        return np.concatenate(rows).astype(float)
+
+    def pull(self, weights: Vector) -> list[Any]:
+        """Return the gradients of all inputs but the unknown, given those of the results as one vector."""
+        session = self._make_session(len(self._inputs))
+        seeds = []
+        start = 0
+        for result in self.results:
+            data = data_of(result)
+            part = weights[start : start + np.size(data)].reshape(np.shape(data))
+            start += np.size(data)
+            at = session.offset_of(result)
+            if at is not None:
+                seeds.append((at, float(part) if type(data) is float else part))
+        return session.pull_gradients(seeds, recorded=False)[self.count :]
+
+    def _make_session(self, count: int) -> RecordingSession:
+        """Return the sweeps from the results to the first inputs."""
+        session = RecordingSession(self.tape)
+        session.outer = None
+        session.start = 0
+        session.offsets = self._inputs[:count]
+        session.data = self._data[:count]
+        return session
+
+    def place_on(self, tape: Tape, inputs: Sequence[Any]) -> list[Any]:
+        """Return the results as values of another tape, given what stands for the inputs there, at the same point."""
+        if tape.guard is not None:
+            known = dict(zip(self._inputs, inputs, strict=True))
+            return apply_rows(self.tape, range(0, len(self.tape.buffer), STRIDE), known, self.results)
+        offsets = {at: _place_input(tape, x) for at, x in zip(self._inputs, inputs, strict=True)}
+        copy_rows(tape, self.tape, offsets)
+        return [
+            wrap_node(tape, offsets[y._index], y._data, number_class(y)) if isinstance(y, Value) else y
+            for y in self.results
+        ]
+
+
+def _as_tape_data(x: Any) -> Any:
+    """Return data as a tape holds it, where numbers are Python's."""
+    return float(x) if type(x) is np.float64 else x
+
+
+def _is_same_node(one: ExtraNode, two: ExtraNode) -> bool:
+    """Return whether two nodes have the same op, operands and output, as far as they are kept."""
+    pairs = zip((*one.xs, one.y), (*two.xs, two.y), strict=False)
+    return (one.op.name, one.sources, one.mode) == (two.op.name, two.sources, two.mode) and all(
+        type(x) is DroppedArray or np.array_equal(x, y, equal_nan=np.asarray(x).dtype.kind in "fc") for x, y in pairs
+    )
+
+
+def _place_input(tape: Tape, x: Any) -> int:
+    """Return the offset of a value on a tape; a plain number or array becomes a node of its own."""
+    at = place_on_tape(tape, x) if isinstance(x, Value) else LITERAL
+    return add_input(tape, _as_tape_data(data_of(x)), number_class(x))._index if at == LITERAL else at
+
+
+def apply_rows(home: Tape, offsets: Iterable[int], known: dict[int, Any], results: Sequence[Any]) -> list[Any]:
+    """Return the results of a tape for other inputs, values or plain numbers, by applying its ops again.
+
+    `known` has the inputs by offset; `offsets` are those of the ops that the results need.
+    """
+    for offset in offsets:
+        if offset in known:
+            continue
+        node = home.node_at(offset)
+        if node.op is INPUT:
+            known[offset] = node.y
+            continue
+        operands = [x if source < 0 else known[source] for source, x in zip(node.sources, node.xs, strict=True)]
+        if any(type(x) is DroppedArray for x in operands):
+            raise EscapeError(
+                "the derivative of a solution with large arrays, which was found before the circuit was begun, cannot "
+                f"be part of the circuit: solve the equation inside the traced function{format_user_line()}"
+            )
+        # A node keeps the convention it was recorded with, even if another one is active now.
+        with convention(decode_mode(node.mode)[0].label) if node.op.kinks else nullcontext():
+            known[offset] = node.op(*operands)
+    return [known[result._index] if isinstance(result, Value) else result for result in results]
+
+
+class TracedEquation:
+    """The functions of an equation as one traced function, whose values steered nothing: it holds at every point."""
+
+    def __init__(self, traced: TracedFunction) -> None:
+        self._results = traced.results
+        self._tape = traced.tape
+        roots = traced.root_offsets()
+        outside = {at: x for at, x in self._tape.leaves.items() if notes_of(x).born != self._tape.serial}
+        self.captured = list(outside.values())
+        self._inputs = [*traced.inputs, *outside]
+        self._offsets = traced.needed_offsets(roots).tolist()
+        self._tape.leaves.clear()
+        self._tape.owner = None
+
+    def apply(self, inputs: Sequence[Any]) -> list[Any]:
+        """Return the results for values or plain numbers."""
+        return apply_rows(self._tape, self._offsets, dict(zip(self._inputs, inputs, strict=True)), self._results)
 
 
 class Equation:
-    """A function that is zero at the unknown: its residual, its arguments, and what it reads besides."""
+    """A function that is zero at the unknown: its residual, its arguments, and what it reads besides.
+
+    The residual is recorded where the solver ended, and derivatives there come from this recording. In a circuit, which
+    solves at other inputs too, it is traced. Only where values steer Python does a circuit call the user's function
+    again, and then it makes sure that the function has not changed.
+    """
 
     def __init__(
         self,
@@ -309,36 +537,38 @@ class Equation:
         what: str,
         *,
         called: Callable[..., Any] | None = None,
+        objective: Callable[..., Any] | None = None,
     ) -> None:
         self.f = f
+        self.objective = objective
+        """The function that is least at the unknown, if there is one."""
         self.parts = UnknownParts(x0)
         self.called = f"{what} of {function_name(called or f)}"
         leaves, self.tree = flatten((x0, args))
         kept = [ensure_owned(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
         self.slots = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Value)]
-        self.operands = [leaves[k] for k in self.slots]
-        self.guess_slots = [k for k in self.slots if k < len(flatten(x0)[0])]
-        """The values of the first guess; they are the first operands, and get no gradient."""
-        self.residual = self._make_segment(kept)
+        self.leaves = [None if k in self.slots else leaf for k, leaf in enumerate(kept)]
+        self.kinds = [number_class(leaves[k]) for k in self.slots]
+        """The classes of the values that are numbers, Python's or NumPy's, because their comparisons differ."""
+        self.guess_count = sum(k < len(self.parts.shapes) for k in self.slots)
+        """Number of values in the first guess; they are the first operands, and get no gradient."""
+        self.convention = chosen_convention().label
         self.find_unknown: Callable[[Vector, Sequence[Any]], Vector]
         self.linear_solver: LinearSolver | None = None
-        self._latest: tuple[Any, list[Any]] | None = None
-
-    def _make_segment(self, leaves: list[Any]) -> _ResidualSegment:
-        """Return the residual as a segment whose first value is the unknown, as one vector."""
-
-        def compute_residual(z: Any, rest: tuple[Any, tuple[Any, ...]]) -> Any:
-            return self.parts.pack(self.f(self.parts.unpack(z), *rest[1]), "the function")
-
-        placeholder = np.zeros(self.parts.size)
-        rest = unflatten(self.tree, leaves)
-        flat, tree = flatten(((placeholder, rest), {}))
-        return _ResidualSegment(compute_residual, flat, [0, *(1 + k for k in self.slots)], tree)
+        self.is_multiple = False
+        """Whether the way to the latest solution showed that it is a multiple root."""
+        self._recording: Recording | None = None
+        """The residual where it was recorded last."""
+        self._first: tuple[Vector, Recording] | None = None
+        """The solution that was found first, and the residual there."""
+        self._traced: TracedEquation | None = None
+        self._is_in_circuit = False
+        self._latest: tuple[Any, Any, list[Any]] | None = None
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """The key that tells calls apart: the function, the positions of its values, and the other arguments."""
-        return self.f, self.find_unknown, *self.residual.identity[1:]
+        return self.f, self.find_unknown, self.slots, self.leaves, self.convention
 
     def first_guess(self, xs: Sequence[Any]) -> Vector:
         """Return the first guess as one vector, given the plain data of the values among the arguments."""
@@ -347,83 +577,226 @@ class Equation:
 
     def fill_arguments(self, xs: Sequence[Any]) -> Any:
         """Return the first guess and the other arguments, given the values among them."""
-        leaves = list(self.residual.leaves[1:])
-        for k, x in zip(self.slots, xs, strict=True):
-            leaves[k] = x
-        return unflatten(self.tree, leaves)
+        return unflatten(self.tree, fill_places(self.leaves, self.slots, xs[: len(self.slots)]))
+
+    def compute(self, unknown: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
+        """Return the leaves of the residual, given those of the unknown and the operands: values or plain numbers."""
+        if self._traced is not None:
+            leaves = self._traced.apply([*unknown, *xs])
+            return leaves if self.objective is None else leaves[:-1]
+        leaves = self._call_function(self.f, unknown, xs)
+        self.parts.check_count(leaves, "the function")
+        return leaves
+
+    def _call_function(self, f: Callable[..., Any], unknown: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
+        """Return the leaves of what a function of the user returns."""
+        _, args = self.fill_arguments(xs)
+        is_chosen = chosen_convention().label == self.convention
+        with nullcontext() if is_chosen else convention(self.convention):
+            leaves: list[Any] = flatten(OVERLAY.call(f, (unflatten(self.parts.tree, unknown), *args), {}))[0]
+        return leaves
 
     def evaluate(self, z: Vector, xs: Sequence[Any]) -> Vector:
         """Return the residual at a point, on plain numbers."""
         with no_grad(), STATE.record_on(Tape(TapeKind.APART)), np.errstate(all="ignore"):
-            return np.array(data_of(self.residual.call([z, *xs])), float).reshape(self.parts.size)
+            return join_plainly(self.compute(self.parts.split(z), xs))
 
-    def evaluate_jacobian(self, z: Vector, xs: Sequence[Any]) -> NDArray[np.float64]:
-        """Return the derivative of the residual by the unknown at a point, on plain numbers."""
+    def evaluate_objective(self, z: Vector, xs: Sequence[Any]) -> float:
+        """Return the function that is to become least at a point, on plain numbers."""
+        assert self.objective is not None
+        unknown = self.parts.split(z)
         with no_grad(), STATE.record_on(Tape(TapeKind.APART)), np.errstate(all="ignore"):
-            return np.array(data_of(self._jacobian_by_unknown(z, xs)), float)
-
-    def _jacobian_by_unknown(self, z: Any, xs: Sequence[Any]) -> Any:
-        return jacobian(lambda unknown: self.residual.call([unknown, *xs]))(z)
+            if self._traced is not None:
+                return float(self._traced.apply([*unknown, *xs])[-1])
+            return float(data_of(self._call_function(self.objective, unknown, xs)[0]))
 
     def plain_function(self, xs: Sequence[Any]) -> Callable[[Any], Any]:
         """Return the residual as a function of the unknown in its own structure, on plain numbers."""
 
         def compute_plainly(x: Any) -> Any:
-            z = np.array(self.parts.pack(x, "the argument of the function"), float)
-            values = self.evaluate(z, xs)
+            values = self.evaluate(self._pack_argument(x), xs)
             return float(values[0]) if self.parts.shapes == [()] else self.parts.unpack(values)
 
         return compute_plainly
+
+    def plain_objective(self, xs: Sequence[Any]) -> Callable[[Any], float]:
+        """Return the function that is to become least, as one of the unknown in its own structure."""
+        return lambda x: self.evaluate_objective(self._pack_argument(x), xs)
+
+    def _pack_argument(self, x: Any) -> Vector:
+        return np.array(self.parts.pack(x, "the argument of the function"), float)
+
+    def record(self, z: Vector, xs: Sequence[Any]) -> Recording:
+        """Return the residual recorded at a point, which is given as plain numbers."""
+        unknown = self.parts.split(z)
+        recordings = [self._recording, self._first[1] if self._first else None]
+        for recording in recordings:
+            if recording is not None and recording.is_at([*unknown, *xs]):
+                return recording
+        self._check_values_from_outside(xs)
+        self._recording = Recording(self.compute, unknown, xs, self._kinds_of(xs))
+        return self._recording
+
+    def _kinds_of(self, xs: Sequence[Any]) -> list[type[Scalar]]:
+        return [*self.kinds, *(number_class(x) for x in xs[len(self.kinds) :])]
+
+    def solve(self, operands: Sequence[Any]) -> tuple[Vector, list[Value]]:
+        """Find the unknown for the first time; returns it and the values from outside that the residual reads."""
+        xs = [data_of(x) for x in operands]
+        z = self.find_unknown(self.first_guess(xs), xs)
+        recording = self.record(z, xs)
+        self._first = z, recording
+        self._recording = None
+        captured, recording.captured = recording.captured, []
+        return z, captured
+
+    def solve_again(self, xs: Sequence[Any]) -> Vector:
+        """Find the unknown for a circuit that is run."""
+        assert self._first is not None
+        z, first = self._first
+        if first.is_at([*self.parts.split(z), *xs]):
+            return z
+        self._check_values_from_outside(xs)
+        self._check_unchanged()
+        return self.find_unknown(self.first_guess(xs), xs)
+
+    def enter_circuit(self, captured: Sequence[Value]) -> list[Value]:
+        """Trace the functions at the solution, for a circuit that is recorded; returns the values they read besides."""
+        assert self._first is not None
+        z, first = self._first
+        self._is_in_circuit = True
+
+        def compute_all(unknown: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
+            leaves = self.compute(unknown, xs)
+            return leaves if self.objective is None else leaves + self._call_function(self.objective, unknown, xs)
+
+        compute_all.__name__ = function_name(self.f)
+        samples = [
+            x if kind is Scalar else np.asarray(x)[()] for x, kind in zip(first.operands, self.kinds, strict=False)
+        ]
+        traced = run_traced(compute_all, (self.parts.split(z), samples), {}, replayed=False, discrete=True)
+        if describe_steering(traced) is None:
+            self._traced = TracedEquation(traced)
+            return self._traced.captured
+        if captured:
+            raise self._describe_values_from_outside()
+        return []
+
+    def _check_values_from_outside(self, xs: Sequence[Any]) -> None:
+        """Raise if the user's function, which reads recorded values from outside, were to run at other inputs."""
+        if self._traced is None and len(xs) > len(self.slots):
+            raise self._describe_values_from_outside()
+
+    def _describe_values_from_outside(self) -> EscapeError:
+        return EscapeError(
+            f"{self.called} uses a recorded value that is not among its arguments, so a circuit could not solve it "
+            f"again at other inputs: pass the value after x0, and take it as an argument{format_user_line()}"
+        )
+
+    def _check_unchanged(self) -> None:
+        """Raise if the user's function, which is to run again, does not do what it did at the first solution."""
+        if self._traced is not None or self._first is None:
+            return
+        z, first = self._first
+        again = Recording(self.compute, self.parts.split(z), first.operands, self.kinds)
+        if not again.has_rows_of(first):
+            raise GradientError(
+                f"{self.called} depends on something that has changed since it was solved, such as a loop variable, an "
+                "attribute or an element of an array, and branches on values, so it has to run again at other inputs: "
+                "pass what changes after x0, and take it as an argument"
+            )
 
     def pull_gradient(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
         """Return the gradient of one operand; those of all are computed when the first is needed."""
         if not isinstance(g, Value | np.ndarray | np.generic | float):
             raise NoRuleError(f"{self.called} is found by a solver, which a backward circuit cannot hold")
-        if self._latest is None or self._latest[0] is not g:
-            self._latest = (g, self._pull_all(g, xs, y))
-        sent = self._latest[1][slot]
+        if self._latest is None or self._latest[0] is not g or self._latest[1] is not xs:
+            self._latest = (g, xs, self._pull_all(g, xs, y))
+        sent = self._latest[2][slot]
         if slot == 0:
             self._latest = None
         return sent
 
     def _pull_all(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
         """Return the gradient of every operand: -(dr/dx)^-T g, pulled back through the residual."""
-        recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
-        passed = xs[: len(self.slots)]
-        with nullcontext() if recorded else STATE.record_on(Tape(TapeKind.APART)):
-            weights = self._solve_transposed(g, passed, y)
-        pulled = -weights if recorded else -np.asarray(data_of(weights))
-        sent = self.residual._recompute_gradients(pulled, [y, *xs], None)[1:]
-        return [None] * len(self.guess_slots) + sent[len(self.guess_slots) :]
+        if self.is_multiple:
+            raise self._describe_multiple_root()
+        is_recorded = any(isinstance(x, Value) for x in (g, y, *xs))
+        sent = self._record_gradients(g, xs, y) if is_recorded else self._compute_gradients(g, xs, y)
+        return [None] * self.guess_count + sent[self.guess_count :]
 
-    def _solve_transposed(self, g: Any, passed: Sequence[Any], y: Any) -> Any:
+    def _compute_gradients(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+        """Return the gradients of all operands on plain numbers."""
+        recording = self.record(y, xs)
+        if recording is not (self._first and self._first[1]):
+            self._check_unchanged()
         if self.linear_solver is not None:
-            return linear_solve(lambda v: self._pull_unknown(v, passed, y), g, solver=self.linear_solver)
-        matrix = self._jacobian_by_unknown(y, passed)
-        _check_regular(np.asarray(data_of(matrix), float), self.called)
-        return FUNCTIONS["solve"].run(FUNCTIONS["transpose"].run(matrix), g)
+            with STATE.record_on(Tape(TapeKind.APART)):
+                weights = self._solve_without_matrix(g, xs, y)
+        else:
+            matrix = recording.compute_matrix()
+            self._check_regular(matrix)
+            weights = FUNCTIONS["solve"].run(matrix.T, g)
+        return recording.pull(-np.asarray(data_of(weights)))
 
-    def _pull_unknown(self, v: Any, passed: Sequence[Any], y: Any) -> Any:
+    def _record_gradients(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+        """Return the gradients of all operands as values, so that they can be differentiated again."""
+        if self.linear_solver is not None:
+            weights = self._solve_without_matrix(g, xs, y)
+        else:
+            matrix = jacobian(lambda unknown: self._compute_again(unknown, xs))(y)
+            self._check_regular(np.asarray(data_of(matrix), float))
+            weights = FUNCTIONS["solve"].run(FUNCTIONS["transpose"].run(matrix), g)
+        session = RecordingSession(STATE.tape)
+        with no_grad(), STATE.record_on(session.tape):
+            lifts = [session.lift_argument(x, lambda: "the operand of a solution") for x in (y, *xs)]
+            at = session.offset_of(self._compute_again(lifts[0], lifts[1:]))
+        return session.pull_gradients([] if at is None else [(at, -weights)], recorded=True)[1:]
+
+    def _compute_again(self, z: Any, xs: Sequence[Any]) -> Any:
+        """Return the residual as one vector on the running tape, given the unknown as a value."""
+        unknown = flatten(self.parts.unpack(z))[0]
+        tape = STATE.tape
+        assert tape is not None
+        if not (self._is_in_circuit and tape.guard is not None):
+            recording = self.record(np.asarray(data_of(z), float), [data_of(x) for x in xs])
+            return UnknownParts.join(recording.place_on(tape, [*unknown, *xs]))
+        if self._traced is None:
+            self._check_unchanged()
+        operands = [
+            as_python_number(x) if kind is Scalar else as_numpy_number(x)
+            for x, kind in zip(xs, self._kinds_of(xs), strict=True)
+        ]
+        return UnknownParts.join(self.compute(unknown, operands))
+
+    def _solve_without_matrix(self, g: Any, xs: Sequence[Any], y: Any) -> Any:
+        """Return (dr/dx)^-T g, found by the linear solver."""
+        return linear_solve(lambda v: self._pull_unknown(v, xs, y), g, solver=self.linear_solver)
+
+    def _pull_unknown(self, v: Any, xs: Sequence[Any], y: Any) -> Any:
         """Return (dr/dx)^T v; it is recorded anew each time, so that it can be differentiated itself."""
-        return vjp(lambda unknown: self.residual.call([unknown, *passed]), y)[1](v)[0]
+        return vjp(lambda unknown: self._compute_again(unknown, xs), y)[1](v)[0]
 
+    def _check_regular(self, matrix: Matrix) -> None:
+        """Raise if the derivative of the equation by its unknown cannot be inverted."""
+        if not np.isfinite(np.abs(matrix).max(initial=0.0)):
+            raise SingularError(f"{self.called}: the derivative of the equation at its solution is not finite")
+        values = np.linalg.svd(matrix, compute_uv=False) if matrix.size else np.ones(1)
+        if values[-1] <= len(matrix) * np.finfo(float).eps * values[0]:
+            raise self._describe_multiple_root()
 
-def _check_regular(matrix: NDArray[np.float64], called: str) -> None:
-    """Raise if the derivative of an equation by its unknown cannot be inverted."""
-    scale = np.abs(matrix).max(initial=0.0)
-    if not np.isfinite(scale):
-        raise SingularError(f"{called}: the derivative of the equation at its solution is not finite")
-    values = np.linalg.svd(matrix, compute_uv=False) if matrix.size else np.ones(1)
-    if values[-1] <= len(matrix) * np.finfo(float).eps * values[0]:
-        raise SingularError(
-            f"{called}: the Jacobian of the equation at its solution is singular, so the solution has no derivative "
-            "there: it is a multiple root, or not the only solution nearby; try an equation with a single solution"
+    def _describe_multiple_root(self) -> SingularError:
+        return SingularError(
+            f"{self.called}: the Jacobian of the equation at its solution is singular, so the solution has no "
+            "derivative there: it is a multiple root, or not the only solution nearby; try an equation with a single "
+            "solution"
         )
 
 
 def solve_equation(
     equation: Equation,
-    solver: EquationSolver | None,
+    operands: Sequence[Value],
+    own: OwnSolver | None,
     linear_solver: LinearSolver | None,
     tolerance: float,
     *,
@@ -431,35 +804,28 @@ def solve_equation(
 ) -> Any:
     """Find the unknown of an equation, and record it as one node if it depends on values."""
     find = default or functools.partial(_run_newton, equation, tolerance=tolerance)
-    if solver is not None:
-        find = functools.partial(_call_solver, equation, solver, tolerance=tolerance)
+    if own is not None:
+        find = functools.partial(_call_solver, equation, own, tolerance=tolerance)
     equation.find_unknown = find
     equation.linear_solver = linear_solver
-    xs = [data_of(x) for x in equation.operands]
-    z = find(equation.first_guess(xs), xs)
-    equation.residual.run_first([z, *equation.operands])
-    captured = equation.residual.captured
-    operands = [*equation.operands, *captured]
-    home = common_tape(operands)
+    z, captured = equation.solve(operands)
+    home = common_tape([*operands, *captured])
     if home is None:
         return equation.parts.unpack(z)
-    if home.guard is not None and captured:
-        raise EscapeError(
-            f"{equation.called} uses a recorded value that is not among its arguments, so a circuit could not solve it "
-            f"again at other inputs: pass the value after x0, and take it as an argument{format_user_line()}"
-        )
+    if home.guard is not None:
+        captured = equation.enter_circuit(captured)
+    operands = [*operands, *captured]
     op = SOLUTION_OP.bind_once(equation=equation)
     return equation.parts.unpack(finish_node(home, op, operands, [data_of(x) for x in operands], z))
 
 
-def _call_solver(
-    equation: Equation, solver: EquationSolver, guess: Vector, xs: Sequence[Any], *, tolerance: float
-) -> Vector:
+def _call_solver(equation: Equation, own: OwnSolver, guess: Vector, xs: Sequence[Any], *, tolerance: float) -> Vector:
     """Return what a user's solver finds, once it is known to solve the equation."""
-    found = solver(equation.plain_function(xs), equation.parts.unpack(guess))
+    found = own(equation.parts.unpack(guess), xs)
     z = np.array(equation.parts.pack(found, "the result of the solver"), float)
-    residual = equation.evaluate(z, xs)
-    step = residual if len(z) > MAX_DENSE_SIZE else _newton_step(equation.evaluate_jacobian(z, xs), residual)[0]
+    here = equation.record(z, xs)
+    residual = here.values
+    step = residual if len(z) > MAX_DENSE_SIZE else _newton_step(here.compute_matrix(), residual)[0]
     distance = _norm(step)
     if not np.isfinite(residual).all() or not distance <= tolerance * (1.0 + _norm(z)):
         raise ConvergenceError(
@@ -470,6 +836,8 @@ def _call_solver(
 
 
 def _norm(vector: NDArray[np.float64]) -> float:
+    if vector.size == 1:
+        return abs(float(vector[0]))
     with np.errstate(over="ignore"):
         return float(np.linalg.norm(vector))
 
@@ -489,20 +857,38 @@ def _newton_step(matrix: NDArray[np.float64], residual: Vector) -> tuple[Vector,
 def _run_newton(equation: Equation, guess: Vector, xs: Sequence[Any], *, tolerance: float) -> Vector:
     """Find a zero by Newton's method; a step that does not come nearer to zero is halved."""
     z = guess
-    residual = equation.evaluate(z, xs)
+    here = equation.record(z, xs)
     is_exact = True
+    slow_steps = 0
+    steepness = np.inf
     for _ in range(MAX_NEWTON_STEPS):
-        if not residual.any():
+        residual = here.values
+        equation.is_multiple = slow_steps >= MIN_SLOW_STEPS
+        if not residual.any() and not equation.is_multiple:
             return z
-        step, is_exact = _newton_step(equation.evaluate_jacobian(z, xs), residual)
-        nearer = _search_nearer(equation, z, residual, step, xs)
+        matrix = here.compute_matrix()
+        if not residual.any():
+            # Rounding may give exact zeros near a multiple root; the slope, which goes on falling there, shows it.
+            equation.is_multiple = _norm(matrix.ravel()) < FALLING_SLOPE * steepness
+            return z
+        steepness = _norm(matrix.ravel())
+        step, is_exact = _newton_step(matrix, residual)
+        is_near = is_exact and _norm(step) <= tolerance * (1.0 + _norm(z))
+        # A step as short as the tolerance fails to come nearer because of rounding: a shorter one would not either.
+        nearer = _search_nearer(equation, z, _norm(residual), step, xs, 1 if is_near else MAX_HALVINGS)
+        if is_near and (nearer is None or equation.is_multiple):
+            return z
         if nearer is None:
-            if is_exact and _norm(step) <= tolerance * (1.0 + _norm(z)):
-                return z
             break
-        z, residual = nearer
-    is_singular = not is_exact and bool(np.isfinite(residual).all())
-    why = SINGULAR_ADVICE if is_singular else ""
+        z, here = nearer
+        is_slow = not here.values.any() or _norm(here.values) > SLOW_RATIO * _norm(residual)
+        slow_steps = slow_steps + 1 if is_slow else 0
+    residual = here.values
+    why = ""
+    if not is_exact and np.isfinite(residual).all():
+        why = SINGULAR_ADVICE
+    elif equation.is_multiple:
+        why = MULTIPLE_ADVICE
     raise ConvergenceError(
         f"{equation.called}: Newton's method found no zero from this first guess: the residual is still "
         f"{_norm(residual):.3g} at {short_repr(equation.parts.unpack(z))}{why}; start nearer to a solution, or pass "
@@ -511,15 +897,14 @@ def _run_newton(equation: Equation, guess: Vector, xs: Sequence[Any], *, toleran
 
 
 def _search_nearer(
-    equation: Equation, z: Vector, residual: Vector, step: Vector, xs: Sequence[Any]
-) -> tuple[Vector, Vector] | None:
-    """Return a point along a step where the residual is smaller, and the residual there; None if there is none."""
-    size = _norm(residual)
-    for halvings in range(MAX_HALVINGS):
+    equation: Equation, z: Vector, size: float, step: Vector, xs: Sequence[Any], trials: int
+) -> tuple[Vector, Recording] | None:
+    """Return a point along a step where the residual is smaller than a size, recorded; None if there is none."""
+    for halvings in range(trials):
         trial = z - step * 0.5**halvings
-        after = equation.evaluate(trial, xs)
-        if _norm(after) < size:
-            return trial, after
+        there = equation.record(trial, xs)
+        if _norm(there.values) < size:
+            return trial, there
     return None
 
 
@@ -568,17 +953,10 @@ def _combine_steps(points: Sequence[Vector], changes: Sequence[Vector]) -> Vecto
     return mixed if np.isfinite(mixed).all() else plain
 
 
-def _solve_fixed_point(solver: EquationSolver, left_over: Callable[[Any], Any], x0: Any) -> Any:
+def _solve_fixed_point(solver: EquationSolver, equation: Equation, guess: Any, xs: Sequence[Any]) -> Any:
     """Call a user's solver with the function whose fixed point is wanted."""
-    return solver(lambda x: _subtract(x, left_over(x)), x0)
-
-
-def _solve_minimum(
-    solver: EquationSolver, f: Callable[..., Any], args: tuple[Any, ...], slope: Callable[[Any], Any], x0: Any
-) -> Any:
-    """Call a user's solver with the function that is to become least."""
-    plain_args = _plain_arguments(args)
-    return solver(lambda x: data_of(f(x, *plain_args)), x0)
+    left_over = equation.plain_function(xs)
+    return solver(lambda x: _subtract(x, left_over(x)), guess)
 
 
 def _plain_arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -587,34 +965,36 @@ def _plain_arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return plain
 
 
-def _descend_equation(
-    equation: Equation, f: Callable[..., Any], guess: Vector, xs: Sequence[Any], *, tolerance: float
-) -> Vector:
+def _descend_equation(equation: Equation, guess: Vector, xs: Sequence[Any], *, tolerance: float) -> Vector:
     """Find a minimum by Newton's method with a line search; negative curvature counts as positive."""
-    _, args = equation.fill_arguments(xs)
 
     def height(z: Vector) -> float:
-        with no_grad(), STATE.record_on(Tape(TapeKind.APART)), np.errstate(all="ignore"):
-            return float(data_of(f(equation.parts.unpack(z), *args)))
+        return equation.evaluate_objective(z, xs)
 
     z = guess
     steepest = 0.0
     for _ in range(MAX_NEWTON_STEPS):
-        slope = equation.evaluate(z, xs)
-        matrix = equation.evaluate_jacobian(z, xs)
+        here = equation.record(z, xs)
+        slope = here.values
+        matrix = here.compute_matrix()
         if not (np.isfinite(slope).all() and np.isfinite(matrix).all()):
             break
         steepest = max(steepest, _norm(slope))
         step = _downhill_step(matrix, slope)
         is_near = _norm(step) <= tolerance * (1.0 + _norm(z))
         lower = _search_lower(height, z, step)
-        if lower is None or (is_near and _norm(equation.evaluate(lower, xs)) >= _norm(slope)):
+        if lower is None and step @ slope <= HEIGHT_ROUNDING * abs(height(z)):
+            # So small a fall is lost in the rounding of the function; that of its gradient is finer.
+            lower = z - step if _norm(equation.record(z - step, xs).values) < _norm(slope) else None
+        if lower is None or (is_near and _norm(equation.record(lower, xs).values) >= _norm(slope)):
             if not is_near:
                 break
             _check_minimum(matrix, equation.called)
             _check_flat_directions(matrix, slope, steepest, equation.called)
             return z
         z = lower
+    if np.isfinite(slope).all() and np.isfinite(matrix).all():
+        _check_flat_directions(matrix, slope, steepest, equation.called)
     raise ConvergenceError(
         f"{equation.called}: no minimum was found from this first guess: the gradient is still "
         f"{_norm(equation.evaluate(z, xs)):.3g} at {short_repr(equation.parts.unpack(z))}; the function may have no "
@@ -673,7 +1053,6 @@ def _minimize_under(
 ) -> Any:
     """Minimise under equality constraints: the gradient of the Lagrange function and the constraints are zero."""
     require_function(equality, "equality")
-    parts = UnknownParts(x0)
     with no_grad(), STATE.record_on(Tape(TapeKind.APART)):
         count = UnknownParts.join(equality(_plain_arguments((x0,))[0], *_plain_arguments(args))).size
     guess = (x0, np.zeros(count))
@@ -687,28 +1066,28 @@ def _minimize_under(
 
         return grad(lagrange)(x), UnknownParts.join(equality(x, *rest))
 
-    own = None if solver is None else functools.partial(_solve_constrained, solver, f, equality, args, parts)
     equation = Equation(lagrange_slopes, guess, args, "minimize", called=f)
-    return solve_equation(equation, own, linear_solver, tolerance)[0]
+    own = None if solver is None else functools.partial(_solve_constrained, solver, f, equality, equation)
+    return solve_equation(equation, _list_values(guess, args), own, linear_solver, tolerance)[0]
 
 
 def _solve_constrained(
     solver: EquationSolver,
     f: Callable[..., Any],
     equality: Callable[..., Any],
-    args: tuple[Any, ...],
-    parts: UnknownParts,
-    slopes: Callable[[Any], Any],
+    equation: Equation,
     guess: tuple[Any, Any],
+    xs: Sequence[Any],
 ) -> Any:
     """Call a user's solver with the function and its constraints; the multipliers follow from its x."""
-    plain_args = _plain_arguments(args)
-    pair: Any = (lambda x: data_of(f(x, *plain_args)), lambda x: data_of(equality(x, *plain_args)))
+    _, args = equation.fill_arguments(xs)
+    pair: Any = (lambda x: data_of(f(x, *args)), lambda x: data_of(equality(x, *args)))
     x = solver(pair, guess[0])
+    parts = UnknownParts(guess[0])
     z = np.array(parts.pack(x, "the result of the solver"), float)
     point = parts.unpack(z)
-    slope = np.array(parts.pack(grad(f)(point, *plain_args), "the gradient"), float)
-    limits = jacobian(lambda v: UnknownParts.join(equality(parts.unpack(v), *plain_args)))(z)
+    slope = np.array(parts.pack(grad(f)(point, *args), "the gradient"), float)
+    limits = jacobian(lambda v: UnknownParts.join(equality(parts.unpack(v), *args)))(z)
     multipliers = np.linalg.lstsq(np.asarray(limits).T, -slope, rcond=None)[0]
     return x, multipliers
 
@@ -778,7 +1157,7 @@ SOLUTION_OP = TABLE.add(
         inputs=("x",),
         variadic=True,
         pattern=Pattern.SCALE,
-        forward=lambda *xs, equation: equation.find_unknown(equation.first_guess(xs), xs),
+        forward=lambda *xs, equation: equation.solve_again(xs),
         back=_solution_back,
         ahead=_solution_ahead,
         batches=False,

@@ -312,16 +312,23 @@ def trace_body(f: Callable[..., Any], args: tuple[object, ...], what: str) -> Tr
     return TracedBody(circuit, list(outside.values()), traced.tree, traced.results)
 
 
-def _check_steering(traced: TracedFunction, f: Callable[..., Any], what: str) -> None:
-    """Raise if values steered Python in a body: its circuit would be that of one step alone."""
+def describe_steering(traced: TracedFunction) -> str | None:
+    """Return how values steered Python in a traced function, which holds at one point then; None if they did not."""
     guard = traced.guard
     reads = [place for *_, place in (*guard.certificates, *guard.escapes)]
-    if not reads and guard.leak is None and guard.late_identity_test is None:
-        return
+    if not reads:
+        return guard.leak or guard.late_identity_test
     where = next((f" ({place.file}:{place.line})" for place in reads if place is not None), "")
-    reason = "it branches on a value or reads its number" if reads else guard.leak or guard.late_identity_test
+    return f"it branches on a value or reads its number{where}"
+
+
+def _check_steering(traced: TracedFunction, f: Callable[..., Any], what: str) -> None:
+    """Raise if values steered Python in a body: its circuit would be that of one step alone."""
+    reason = describe_steering(traced)
+    if reason is None:
+        return
     raise EscapeError(
-        f"{function_name(f)} cannot be the body of wg.{what}, which is traced once for all steps: {reason}{where}; use "
+        f"{function_name(f)} cannot be the body of wg.{what}, which is traced once for all steps: {reason}; use "
         f"wg.cond, np.where or wg.while_loop, or an ordinary Python loop{format_user_line()}"
     )
 

@@ -15,7 +15,6 @@ next (`cut_function`).
 from __future__ import annotations
 
 import tracemalloc
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -44,6 +43,8 @@ from wiregrad.frontends.recording.trace import is_input, trace_at
 from wiregrad.frontends.recording.value import Scalar, Value, is_python_number, number_class, settle_gradient
 from wiregrad.frontends.transforms.vmap_and_checkpoint import (
     CheckpointSegment,
+    digest_leaves,
+    digest_rows,
     place_results,
     record_segment,
     runs_plainly,
@@ -1012,7 +1013,8 @@ class ChainSegment(CheckpointSegment):
         """The states that are held now, by step."""
         self._actions: Iterator[Advance | Reverse] = iter(())
         self._captured: dict[Any, Value] = {}
-        self._digests: dict[int, int] = {}
+        self._digests: dict[int, tuple[int, int | None]] = {}
+        """Checksums of what each step returned and recorded."""
 
     def run_first(self, passed: Sequence[Value]) -> list[Any]:
         """Run the chain and keep the states of the schedule; returns the outputs as plain arrays."""
@@ -1077,8 +1079,9 @@ class ChainSegment(CheckpointSegment):
         """Note what a step used and returned; raises if it returned something else before."""
         for value in recording.captured:
             self._captured.setdefault(identify_value(value), value)
-        digest = digest_leaves(recording.state.leaves)
-        if self._digests.setdefault(step, digest) != digest:
+        digest = digest_leaves(recording.state.leaves), digest_rows(recording.tape)
+        first = self._digests.setdefault(step, digest)
+        if first[0] != digest[0] or (None not in (first[1], digest[1]) and first[1] != digest[1]):
             raise GradientError(
                 f"step {step} of a memory plan ({function_name(self.plan.steps[step])}) gave another result when it "
                 "was computed again: it depends on something that has changed since, such as a parameter's data or a "
@@ -1088,6 +1091,11 @@ class ChainSegment(CheckpointSegment):
     def _recompute_gradients(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
         """Follow the rest of the schedule; a sweep that is itself recorded runs on the whole chain instead."""
         if isinstance(g, Value) or any(isinstance(x, Value) for x in xs):
+            arguments = self._make_arguments([data_of(x) for x in xs[: len(self.values)]])
+            state = arguments.x
+            for step in range(len(self.plan.steps)):
+                # The steps are compared one by one, as in any other pass.
+                state = self._record_step(step, state, arguments).state
             return super()._recompute_gradients(g, xs, y)
         arguments = self._make_arguments(xs[: len(self.values)])
         step = len(self.plan.steps) - 1
@@ -1137,16 +1145,3 @@ class ChainGradients:
         self.state, *own = recording.sweep(self.state, self.sums)
         if own:
             self.parameters[step] = [_own_flow(flow) for flow in own[0]]
-
-
-def digest_leaves(leaves: Iterable[Any]) -> int:
-    """Return a checksum of all numbers in some leaves.
-
-    >>> digest_leaves([np.ones(2)]) == digest_leaves([np.ones(2)]) != digest_leaves([np.zeros(2)])
-    True
-    """
-    digest = 0
-    for leaf in leaves:
-        if isinstance(leaf, np.ndarray | np.generic | float | int | complex):
-            digest = zlib.crc32(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data, digest)
-    return digest

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple, NoReturn
@@ -33,6 +33,7 @@ from wiregrad.errors import (
     NoRuleError,
     OperandError,
     ShapeError,
+    WiregradError,
     format_user_line,
     short_repr,
 )
@@ -50,7 +51,7 @@ from wiregrad.frontends.recording.value import (
     settle_gradient,
 )
 from wiregrad.frontends.transforms.derivatives import vjp
-from wiregrad.frontends.transforms.implicit import require_function, root
+from wiregrad.frontends.transforms.implicit import Recording, require_function, root
 from wiregrad.frontends.transforms.memory_plans import Advance, BinomialSchedule, identify_value, walk_schedule
 from wiregrad.frontends.transforms.ode_steps import (
     METHODS,
@@ -198,7 +199,7 @@ def odeint(
     times = _read_times(ts)
     solve = functools.partial(_solve_problem, problem, y0, times, args, adjoint)
     segment, packed = solve(None)
-    return segment.make_result(packed, times, functools.partial(_solve_between, problem, solve, times))
+    return segment.make_result(packed, times, functools.partial(_solve_between, segment, solve, times))
 
 
 def _check_argument_order(f: Callable[..., Any]) -> None:
@@ -326,19 +327,21 @@ def _solve_problem(
             f"{problem.called} uses a recorded value that is not among its arguments ({reason}): pass the value after "
             f"ts, and take it as an argument{format_user_line()}"
         )
+    segment.sample_rows()
     op = ODE_OP.bind_once(segment=segment)
     return segment, finish_node(home, op, operands, [data_of(x) for x in operands], packed)
 
 
-def _solve_between(problem: InitialValueProblem, solve: Callable[[Any], Any], times: object, t: object) -> Any:
+def _solve_between(first: OdeSegment, solve: Callable[[Any], Any], times: object, t: object) -> Any:
     """Return the states at other times, by solving again with the same steps."""
+    first.check_unchanged()
     wanted = t if isinstance(t, Value) else np.asarray(t, float)
     queries = FUNCTIONS["ravel"].run(wanted)
     plain, ends = np.asarray(data_of(queries), float), np.asarray(data_of(times), float)
     segment, packed = solve(queries)
     if segment.row_count < len(plain) or not np.all((plain - ends[0]) * (plain - ends[-1]) <= 0.0):
         raise OperandError(
-            f"{problem.called}: the solution is known from {ends[0]:g} to {segment.counts.last_time:g}; got "
+            f"{first.called}: the solution is known from {ends[0]:g} to {segment.counts.last_time:g}; got "
             f"{short_repr(plain)}{format_user_line()}"
         )
     return segment.stack_states(packed, np.shape(data_of(wanted)))
@@ -365,6 +368,20 @@ class SolvedRows:
         self.rows += rows
         which = [*(k for k, _ in move.crossings), *([] if move.effect is None else [move.effect[0]])]
         self.events += [(k, time, state) for k, (time, state) in zip(which, fired, strict=True)]
+
+
+class FunctionSamples(NamedTuple):
+    """What the functions of a problem returned at some points of its solution."""
+
+    data: list[Any]
+    """The operands of the solution."""
+    points: list[tuple[float, Vector]]
+    """Times and states at which the slope was computed."""
+    fired: list[tuple[int, float, Vector]]
+    """The number of each event that was found, its time, and the state."""
+    results: list[Any]
+    recordings: list[Recording]
+    """The functions recorded there, if they are differentiated: equal numbers may have other derivatives."""
 
 
 class LatestSolve(NamedTuple):
@@ -412,6 +429,7 @@ class OdeSegment(CheckpointSegment):
         """Which event each of the events found belongs to."""
         self.row_count = 0
         self._latest_solve = LatestSolve([], 0, [])
+        self._samples: FunctionSamples | None = None
         places = unflatten(tree, list(range(len(leaves))))[0]
         self.state_count = len(flatten(places[0])[0])
         self.times_place: int = places[1]
@@ -432,9 +450,68 @@ class OdeSegment(CheckpointSegment):
         self.counts = found.counts
         self.order = tuple(k for k, _, _ in found.events)
         self.row_count = len(found.rows)
+        self._samples = self._take_samples([data_of(x) for x in passed], found)
         packed = found.pack()
         self.parts = PackedParts([packed])
         return [packed]
+
+    def _take_samples(self, data: list[Any], found: SolvedRows) -> FunctionSamples:
+        """Return what the functions return at the first and the last row, and at the events."""
+        (_, times, _), _ = unflatten(self.tree, self._fill(data))
+        rows = [k for k in (0, len(found.rows) - 1) if found.rows]
+        points = [(float(times[k]), np.array(found.rows[k], float)) for k in rows]
+        fired = [(k, float(t), np.array(z, float)) for k, t, z in found.events]
+        return FunctionSamples(data, points, fired, self._run_functions(data, points, fired), [])
+
+    def sample_rows(self) -> None:
+        """Record the functions at the sampled points too, for a solution that may be differentiated."""
+        if self._samples is not None and not self.problem.is_compiled:
+            # What cannot be recorded cannot be differentiated either, and says so when it is.
+            with suppress(WiregradError, TypeError, ValueError):
+                self._samples.recordings[:] = self._record_functions(self._samples)
+
+    def _record_functions(self, samples: FunctionSamples) -> list[Recording]:
+        states = [z for _, z in samples.points] + [z for *_, z in samples.fired]
+
+        def compute_all(unknown: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
+            (_, times, args), _ = unflatten(self.tree, self._fill(xs))
+            system = BoundSystem(self.problem, _split_times(times), args, plain=False)
+            there = list(unknown)
+            slopes = [system.slope(t, z) for (t, _), z in zip(samples.points, there, strict=False)]
+            moments = [(k, t, z) for (k, t, _), z in zip(samples.fired, there[len(slopes) :], strict=True)]
+            return slopes + [system.gap(*one) for one in moments] + [system.restart(*one) for one in moments]
+
+        recording = self._run_plainly(lambda: Recording(compute_all, states, samples.data, self.kinds))
+        recording.captured = []
+        return [recording]
+
+    def _run_functions(
+        self, data: Sequence[object], points: Sequence[tuple[float, Vector]], fired: Sequence[tuple[int, float, Vector]]
+    ) -> list[Any]:
+        (_, times, args), _ = unflatten(self.tree, self._fill(data))
+        system = BoundSystem(self.problem, _split_times(times), args, plain=True)
+
+        def compute_all() -> list[Any]:
+            with self._apart():
+                slopes = [system.slope(t, z) for t, z in points]
+                gaps = [system.gap(k, t, z) for k, t, z in fired]
+                return slopes + gaps + [system.restart(*one) for one in fired]
+
+        results: list[Any] = self._run_plainly(compute_all)
+        return results
+
+    def check_unchanged(self) -> None:
+        """Raise if the functions do not return what they returned when the problem was solved first."""
+        if self._samples is None:
+            return
+        data, points, fired, results, recordings = self._samples
+        pairs = zip(results, self._run_functions(data, points, fired), strict=True)
+        is_same = all(np.allclose(one, other, rtol=1e-9, atol=1e-12, equal_nan=True) for one, other in pairs)
+        if is_same and recordings:
+            again = self._record_functions(self._samples)
+            is_same = all(one.has_rows_of(other) for one, other in zip(recordings, again, strict=True))
+        if not is_same:
+            raise self.describe_changed_function()
 
     def _solve_plainly(self, data: Sequence[object], captured: dict[object, Value] | None = None) -> SolvedRows:
         """Solve on plain numbers; returns the rows and events."""
@@ -535,6 +612,7 @@ class OdeSegment(CheckpointSegment):
 
     def _solve_again(self, data: Sequence[object]) -> Any:
         """Solve at other inputs, for a circuit; raises if there are other events than when it was traced."""
+        self.check_unchanged()
         found = self._solve_plainly(data)
         if tuple(k for k, _, _ in found.events) != self.order or len(found.rows) != self.row_count:
             raise BranchError(
@@ -552,12 +630,14 @@ class OdeSegment(CheckpointSegment):
     def describe_changed_function(self) -> GradientError:
         """Return the error for an f that gives another result when it runs again."""
         return GradientError(
-            f"{self.called} gave another solution when it was computed again for the gradient: f depends on something "
-            "that has changed since, such as a random number or the data of an object; pass it in as an argument"
+            f"{self.called} gave another solution when it was computed again: f depends on something that has changed "
+            "since, such as a loop variable, an attribute or a random number; pass it after ts, and take it as an "
+            "argument"
         )
 
     def _recompute_gradients(self, g: object, xs: Sequence[object], y: object) -> list[Any]:
         """Return the gradients of all operands."""
+        self.check_unchanged()
         if self.adjoint == "continuous":
             return AdjointEquation(self, xs).pull(g, y)
         if isinstance(g, Value) or any(isinstance(x, Value) for x in xs):
@@ -670,6 +750,7 @@ class OdeSegment(CheckpointSegment):
 
     def push_tangent(self, slot: int, t: object, xs: Sequence[object], y: object) -> Any:
         """Return the tangent of the result for a tangent of one operand."""
+        self.check_unchanged()
         if isinstance(t, Value) or any(isinstance(x, Value) for x in xs):
             return push_by_transpose(lambda slot, g, xs: self.pull_gradient(slot, g, xs, y), slot, t, xs, y)
         return self._run_plainly(lambda: self._push_steps(slot, t, xs))

@@ -10,7 +10,8 @@ number taken out), the examples may differ in what they do, and the function run
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -71,6 +72,8 @@ else:
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
+MAX_SAMPLE = 4_096
+"""About how many elements of a large array count in a checksum of rows."""
 AxesSpec = int | list[Any] | tuple[Any, ...] | dict[Any, Any] | None
 """An axis for all leaves of an argument, or one for each, in the structure of the argument; None means no axis."""
 
@@ -352,6 +355,41 @@ def record_segment(segment: CheckpointSegment, leaves: Sequence[Any]) -> Any:
     return unflatten(segment.out_tree, segment.in_python(segment.parts.unpack(packed)))
 
 
+def digest_rows(tape: Tape) -> int | None:
+    """Return a checksum of the rows of a tape: which ops, with which slopes and literals.
+
+    None inside blocks in which rows are recorded in another form, so that their checksum would be another one.
+    """
+    if STATE.is_careful:
+        return None
+    parts: list[Any] = []
+    for offset, node in tape.extras.items():
+        literals = [_take_sample(x) for source, x in zip(node.sources, node.xs, strict=True) if source < 0]
+        settings = () if node.op.per_call else node.op.settings
+        parts.append((offset, node.op.name, settings, node.sources, node.mode, digest_leaves(literals)))
+    return hash((zlib.crc32(tape.buffer), *parts))
+
+
+def _take_sample(x: Any) -> Any:
+    """Return a literal; of a large array some elements, because it is read twice for each gradient."""
+    if type(x) is not np.ndarray or x.size <= MAX_SAMPLE:
+        return x
+    return x.flat[:: x.size // MAX_SAMPLE]
+
+
+def digest_leaves(leaves: Iterable[Any]) -> int:
+    """Return a checksum of all numbers in some leaves.
+
+    >>> digest_leaves([np.ones(2)]) == digest_leaves([np.ones(2)]) != digest_leaves([np.zeros(2)])
+    True
+    """
+    digest = 0
+    for leaf in leaves:
+        if isinstance(leaf, np.ndarray | np.generic | float | int | complex):
+            digest = zlib.crc32(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data, digest)
+    return digest
+
+
 def place_results(tape: Tape, results: Sequence[Any]) -> list[Any]:
     """Return results as nodes of a tape; a value from outside that is returned as it is becomes one."""
     return [
@@ -378,6 +416,8 @@ class CheckpointSegment:
         self.results_in_python: list[bool] = []
         self.parts = PackedParts(())
         self._latest: tuple[Any, list[Any]] | None = None
+        self._digest: int | None = None
+        """The checksum of the rows that the function recorded first; equal results may have other derivatives."""
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -386,19 +426,24 @@ class CheckpointSegment:
 
     def run_first(self, passed: Sequence[Any]) -> list[Any]:
         """Run the function once and note which values from outside it uses; returns the outputs as plain arrays."""
-        tape = Tape(TapeKind.APART)
         self.kinds = [number_class(x) for x in passed]
-        # The first block makes scalars ask which tape is recorded on; otherwise what is computed from values of another
-        # tape alone would be recorded there, and would not be noticed as coming from outside.
-        with no_grad(), STATE.record_on(tape):
-            values = [add_input(tape, data_of(x), kind) for x, kind in zip(passed, self.kinds, strict=True)]
-            leaves, self.out_tree = flatten(self.call(values))
-            results = place_results(tape, leaves)
+        tape, results = self._run_apart([data_of(x) for x in passed])
+        self._digest = digest_rows(tape)
         self.results_in_python = [is_python_number(result) for result in results]
         self.captured = list(tape.leaves.values())
         outputs = [data_of(result) for result in results]
         self.parts = PackedParts(outputs)
         return outputs
+
+    def _run_apart(self, data: Sequence[Any]) -> tuple[Tape, list[Any]]:
+        """Run the function on a tape of its own; returns the tape and the results."""
+        tape = Tape(TapeKind.APART)
+        # The first block makes scalars ask which tape is recorded on; otherwise what is computed from values of another
+        # tape alone would be recorded there, and would not be noticed as coming from outside.
+        with no_grad(), STATE.record_on(tape):
+            values = [add_input(tape, x, kind) for x, kind in zip(data, self.kinds, strict=True)]
+            leaves, self.out_tree = flatten(self.call(values))
+            return tape, place_results(tape, leaves)
 
     def in_python(self, outputs: Sequence[Any]) -> list[Any]:
         """Return the outputs; those that the function computed as Python numbers are Python numbers again."""
@@ -425,17 +470,22 @@ class CheckpointSegment:
         again = self.parts.pack([data_of(result) for result in results])
         first = data_of(y)
         if not np.array_equal(again, first, equal_nan=True):
-            raise GradientError(
-                "a checkpointed function gave another result when it was computed again: it depends on something "
-                "that has changed since, such as a loop variable (bind it: lambda z, k=k: ...), a parameter's data, or "
-                "a random number"
-            )
+            raise _describe_changed_function()
+
+    def _check_same_rows(self, tape: Tape) -> None:
+        """Raise if the function recorded other rows than the first time."""
+        digest = None if self._digest is None else digest_rows(tape)
+        if digest is not None and digest != self._digest:
+            raise _describe_changed_function()
 
     def _recompute_gradients(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
         """Record the function again and sweep back from its results; returns the gradients of all operands."""
         count = len(self.values)
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
         session = RecordingSession(STATE.tape if recorded else Tape(TapeKind.APART))
+        if recorded and self._digest is not None:
+            # Among the rows of an outer recording those of the function could not be compared.
+            self._check_same_rows(self._run_apart([data_of(x) for x in xs[:count]])[0])
         with no_grad(), STATE.record_on(session.tape):
             lifts = [session.lift_argument(x, lambda: "a checkpointed value") for x in xs[:count]]
             values = [
@@ -444,6 +494,8 @@ class CheckpointSegment:
             ]
             results = place_results(session.tape, flatten(self.call(values))[0])
             self._check_same_result(results, y)
+            if not recorded:
+                self._check_same_rows(session.tape)
             for value in self.captured:
                 session.offsets.append(place_on_tape(session.tape, value))
                 session.data.append(value._data)
@@ -455,6 +507,13 @@ class CheckpointSegment:
             if (at := session.offset_of(result)) is not None
         ]
         return session.pull_gradients(seeds, recorded=recorded)
+
+
+def _describe_changed_function() -> GradientError:
+    return GradientError(
+        "a checkpointed function gave another result when it was computed again: it depends on something that has "
+        "changed since, such as a loop variable (bind it: lambda z, k=k: ...), a parameter's data, or a random number"
+    )
 
 
 def _checkpoint_back(slot: int, g: Any, xs: Sequence[Any], y: Any, *, segment: CheckpointSegment) -> Any:
