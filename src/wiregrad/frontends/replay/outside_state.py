@@ -394,6 +394,41 @@ class OutsideState:
                     self.enqueue(value, f"{scope.path}.{name}", name)
 
 
+class GeneratorSearch(OutsideState):
+    """The walk that looks for random generators alone: nothing is compared later, so nothing is copied or too much.
+
+    What cannot be compared is passed over; where the walk itself cannot go on, a generator may be behind it.
+    """
+
+    def refuse_thing(self, thing: object, path: str) -> None:
+        """Stop the walk at a random generator."""
+        if draws_numbers(thing):
+            super().refuse_thing(thing, path)
+
+    def reserve_things(self, count: int, path: str) -> bool:
+        """Return that the walk goes on: any number of things may be looked at."""
+        return True
+
+    def reserve_bytes(self, count: int, path: str) -> bool:
+        """Return that no array is copied."""
+        return False
+
+    def _follow_object(self, thing: Any, path: str) -> None:
+        # A value leads to its whole recording, in which there is no generator.
+        if not isinstance(thing, Value):
+            super()._follow_object(thing, path)
+
+
+def may_draw_numbers(*things: object) -> bool:
+    """Return whether functions, called with some objects among their arguments, may draw random numbers.
+
+    >>> rng = np.random.default_rng(0)
+    >>> may_draw_numbers(lambda x: x * rng.normal()), may_draw_numbers(lambda x, rng: x, rng), may_draw_numbers(np.sin)
+    (True, True, False)
+    """
+    return GeneratorSearch(*things).opaque is not None
+
+
 def draws_numbers(thing: object) -> bool:
     """Return whether an object is a random generator, or a function or class of `numpy.random` or `random`.
 
@@ -515,4 +550,4 @@ FOLLOW_FUNCTIONS: dict[type, Callable[[OutsideState, Any, str], None]] = {
 """The function that follows objects of exactly this type."""
 
 
-__all__ = ["MAX_BYTES", "MAX_THINGS", "ComparesItself", "OutsideState"]
+__all__ = ["MAX_BYTES", "MAX_THINGS", "ComparesItself", "OutsideState", "may_draw_numbers"]
