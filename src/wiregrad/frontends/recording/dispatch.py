@@ -63,6 +63,7 @@ from wiregrad.frontends.recording.filled_value import (
     make_like,
     match_array,
     read_elements,
+    root_of,
     share_elements,
     take_view,
 )
@@ -70,6 +71,7 @@ from wiregrad.frontends.recording.hints import (
     advise_on_part_update,
     advise_on_random,
     advise_on_update,
+    check_assigning_code,
     describe_missing_function,
     describe_missing_ufunc,
     describe_signature,
@@ -437,6 +439,8 @@ def _set_elements(target: Value, index: Any, value: Any) -> None:
 
 def assign_by_index(self: Value, index: Any, value: Any) -> None:
     """Assign elements of a recorded array that no other array shares."""
+    if isinstance(value, FilledValue) and isinstance(self, FilledValue) and root_of(value) is root_of(self):
+        check_assigning_code(sys._getframe(1))
     run_composite(_set_elements, "indexing", (self, index, value), {})
 
 

@@ -58,6 +58,7 @@ from wiregrad.frontends.recording.filled_value import (
 from wiregrad.frontends.recording.hints import (
     describe_foreign_error,
     describe_missing_function,
+    describe_refused_draw,
     find_running_text,
     is_raised_over_value,
 )
@@ -337,10 +338,10 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
     if text in READ_ONLY_MESSAGES:
         error.add_note(READ_ONLY_NOTE)
         return None
+    message = describe_refused_draw(error)
     is_over_value = re.search(TYPE_TROUBLE, text) is not None and is_raised_over_value(error)
-    if re.search(VALUE_CLASSES, text) is None and not is_over_value:
-        return None
-    message = describe_foreign_error(error)
+    if not message and (re.search(VALUE_CLASSES, text) is not None or is_over_value):
+        message = describe_foreign_error(error)
     return NoRuleError(message) if message else None
 
 
@@ -360,7 +361,7 @@ TYPE_TROUBLE = (
     "type not understood|Cannot cast"
 )
 """What NumPy and compiled code say of an object that they cannot read as an array of numbers; a pattern."""
-FOREIGN_ERRORS = (ValueError, TypeError, AttributeError)
+FOREIGN_ERRORS = (ValueError, TypeError, AttributeError, NotImplementedError)
 """The kinds of errors that other libraries raise when they are given a value."""
 
 
