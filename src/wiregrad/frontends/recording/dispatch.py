@@ -38,7 +38,15 @@ from wiregrad.errors import (
     find_user_frame,
     format_user_line,
 )
-from wiregrad.frontends.recording.arguments import as_literal, ensure_owned, flatten, suggest_cast, tree_map, unflatten
+from wiregrad.frontends.recording.arguments import (
+    as_literal,
+    ensure_owned,
+    flatten,
+    refuse_subclass,
+    suggest_cast,
+    tree_map,
+    unflatten,
+)
 from wiregrad.frontends.recording.filled_value import (
     IN_PLACE_FUNCTIONS,
     LIKE_MAKERS,
@@ -196,6 +204,9 @@ def apply_function(
     self: Value, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Apply a NumPy function to values."""
+    for operand in args:
+        if isinstance(operand, np.matrix):
+            refuse_subclass(operand, f"an operand of {name_function(function)}")
     kwargs = dict(kwargs)
     out = take_out(kwargs)
     if out is not None:

@@ -51,6 +51,7 @@ HINT_VARIABLES = ("a", "b", "f", "index", "n", "other", "rng", "shape", "v", "va
 
 _MAKE_CONSTANT = "every value that you make has a gradient; for a constant, write v.detach()"
 _ON_CPU = "leave it out; values are NumPy arrays, always on the CPU"
+_FROM_PANDAS = "a pandas object among the arguments is taken as an array"
 _NEW_DATA = "a value does not change in place; write w.data = "
 
 VALUE_HINTS: dict[str, str] = {
@@ -91,6 +92,9 @@ VALUE_HINTS: dict[str, str] = {
     "reshape_as": "write v.reshape(other.shape)",
     "chunk": "write np.array_split(v, n)",
     "unbind": "write list(v)",
+    "iloc": f"{_FROM_PANDAS}; write v[0]",
+    "loc": f"{_FROM_PANDAS}, without its labels; write v[0]",
+    "to_numpy": f"{_FROM_PANDAS}; leave it out",
     "gather": "write np.take_along_axis(v, index, 1)",
     "index_select": "write np.take(v, [0, 1], axis=0)",
     "scatter": "write v.at[0].set(values)",
@@ -290,6 +294,8 @@ class ForeignNames:
         raise NoRuleError(f"torch's {name} cannot take a wg.Value: {hint}{format_user_line()}")
 
     __jax_array__ = JaxProtocol()
+    __pandas_priority__ = 1_000_000
+    """Makes the operators of pandas ask the value first, as NumPy's do, and the value says what to write."""
 
 
 for _name, _hint in VALUE_HINTS.items():

@@ -105,6 +105,11 @@ def _convert_items(original: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
     if dtype is not None and np.dtype(dtype).kind == "O":
         return original(*args, **kwargs)
+    if str(sys._getframe(3).f_globals.get("__name__")).startswith("pandas."):
+        raise NoRuleError(
+            "pandas holds plain numbers, so that a gradient would be lost: compute with arrays, as in "
+            f"df['x'].to_numpy() * v, and give pandas v.data in the end{format_user_line()}"
+        )
     if original.__name__ == MEMORY_CONVERTER:
         _refuse_compiled_caller()
     value = run_composite(FUNCTIONS["array"].run, original.__name__, (items, dtype), {})
