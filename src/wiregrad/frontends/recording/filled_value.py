@@ -610,11 +610,16 @@ def _assign_parts(filled: FilledValue, index: Any, parts: Sequence[Any]) -> bool
     root = root_of(filled)
     if not any(isinstance(part, FilledValue) and root_of(part) is root for part in parts):
         return False
-    part = filled[index]
-    if not isinstance(part, FilledValue) or root_of(part) is not root or part.shape != (len(parts), *parts[0].shape):
+    target: Any = read_elements(filled, index)
+    is_view = isinstance(target, FilledValue) and root_of(target) is root
+    if (
+        not is_view
+        or len(target) != len(parts)
+        or {getattr(part, "shape", None) for part in parts} != {target.shape[1:]}
+    ):
         return False
-    for row, value in enumerate(parts):
-        part[row] = value
+    for row, part in enumerate(parts):
+        target[row] = part
     return True
 
 

@@ -829,8 +829,8 @@ def _advise_on_random(name: str, call: ast.Call) -> str:
     outs = [ast.unparse(word.value) for word in call.keywords if word.arg == "out"]
     if outs and name not in SHUFFLES:
         rest = [word for word in call.keywords if word.arg != "out"]
-        size = ast.keyword("size", ast.parse(f"{outs[0]}.shape", mode="eval").body)
-        drawn = ast.unparse(ast.Call(call.func, call.args, [*rest, size]))
+        rest.append(ast.keyword("size", ast.parse(f"{outs[0]}.shape", mode="eval").body))
+        drawn = ast.unparse(ast.Call(call.func, call.args, rest))
         return f"instead of `{ast.unparse(call)}` write `{outs[0]}[...] = {drawn}`"
     if name in SHUFFLES and not isinstance(call.func, ast.Attribute):
         return "permute whole numbers, and take the elements: x[...] = x[rng.permutation(len(x))]"
