@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Callable
 from functools import partial
@@ -73,6 +74,36 @@ def make_frozen_noise() -> Callable[[Any], Any]:
     return lambda x: x * law.rvs()
 
 
+def make_derived_generator() -> Callable[[Any], Any]:
+    class Counted(np.random.Generator):
+        """A generator of the user's own class."""
+
+    rng = Counted(np.random.PCG64(5))
+    return lambda x: x * rng.normal()
+
+
+def make_hidden_noise() -> Callable[[Any], Any]:
+    class Hidden(io.BytesIO):
+        """Attributes beside memory that cannot be seen."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.rng = np.random.default_rng(5)
+
+        def __call__(self, x: Any) -> Any:
+            return x * self.rng.normal()
+
+    return Hidden()
+
+
+class ArrayLike(Noise):
+    """Noise that NumPy can also read as an array."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.__array_interface__ = np.ones(2).__array_interface__
+
+
 def make_own_op() -> Callable[[Any], Any]:
     rng = np.random.default_rng(5)
 
@@ -99,6 +130,9 @@ MAKERS = [
     make_default_noise,
     make_scipy_noise,
     make_frozen_noise,
+    make_derived_generator,
+    make_hidden_noise,
+    ArrayLike,
     lambda: partial(lambda rng, x: x * rng.normal(), np.random.default_rng(5)),
 ]
 WRAPPERS = [

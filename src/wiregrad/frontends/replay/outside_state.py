@@ -153,7 +153,7 @@ class OutsideState:
         """Stop the walk at an object that cannot be compared."""
         kind = type(thing)
         draws = "it draws random numbers: " if draws_numbers(thing) else ""
-        if kind in CALLABLE_TYPES or issubclass(kind, type) or kind.__name__ == CYTHON_FUNCTION:
+        if _is_code(thing):
             what = "whose results may depend on more than its arguments"
         else:
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
@@ -368,7 +368,8 @@ class OutsideState:
                 self.reads.calls_any_class = self.reads.calls_any_class or name == "__get__"
                 if name in RAW_MEMORY_ATTRIBUTES:
                     self.refuse_thing(scope.owner, scope.path)
-                    return False
+                    if self.opaque is not None:
+                        return False
                 self.enqueue(value, f"{scope.path}.{name}", name)
         for module in tuple(self._modules.values()):
             self._read_module(module)
@@ -401,9 +402,14 @@ class GeneratorSearch(OutsideState):
     """
 
     def refuse_thing(self, thing: object, path: str) -> None:
-        """Stop the walk at a random generator."""
+        """Stop the walk at a random generator; of any other object, follow what is written in Python."""
         if draws_numbers(thing):
             super().refuse_thing(thing, path)
+        elif not _is_code(thing):
+            self.add_scope(AttributeScope(thing, path))
+            for base in type(thing).__mro__:
+                if not is_known_class(base):
+                    self.add_scope(ClassScope(base, path))
 
     def reserve_things(self, count: int, path: str) -> bool:
         """Return that the walk goes on: any number of things may be looked at."""
@@ -415,7 +421,7 @@ class GeneratorSearch(OutsideState):
 
     def _follow_object(self, thing: Any, path: str) -> None:
         # A value leads to its whole recording, in which there is no generator.
-        if not isinstance(thing, Value):
+        if not issubclass(type(thing), Value):
             super()._follow_object(thing, path)
 
 
@@ -435,11 +441,20 @@ def draws_numbers(thing: object) -> bool:
     >>> draws_numbers(np.random.default_rng(0)), draws_numbers(np.random.default_rng), draws_numbers(iter([]))
     (True, True, False)
     """
+    if isinstance(thing, type):
+        homes = [base.__module__ for base in thing.__mro__]
+    elif _is_code(thing):
+        homes = [getattr(thing, "__module__", None)]
+    else:
+        # Other objects may have a __getattr__ of the user.
+        homes = [base.__module__ for base in type(thing).__mro__]
+    return any(isinstance(home, str) and (home == "random" or f"{home}.".startswith("numpy.random.")) for home in homes)
+
+
+def _is_code(thing: object) -> bool:
+    """Return whether an object is a function or a class."""
     kind = type(thing)
-    is_code = issubclass(kind, type) or kind in CALLABLE_TYPES or kind.__name__ == CYTHON_FUNCTION
-    # Other objects may have a __getattr__ of the user.
-    home = getattr(thing, "__module__", None) if is_code else kind.__module__
-    return isinstance(home, str) and (home == "random" or f"{home}.".startswith("numpy.random."))
+    return issubclass(kind, type) or kind in CALLABLE_TYPES or kind.__name__ == CYTHON_FUNCTION
 
 
 def _follow_container(state: OutsideState, thing: object, path: str) -> None:
