@@ -156,7 +156,7 @@ def test_each_example_draws_its_own_numbers(make: Callable[[], Any], wrap: Calla
 @pytest.mark.parametrize("make", [*MAKERS, make_own_op])
 def test_gradients_through_examples_have_the_numbers_of_the_examples(make: Callable[[], Any]) -> None:
     by_examples = wg.grad(lambda xs: np.sum(wg.vmap(make())(xs)))(XS)
-    looped = wg.grad(make())
+    looped: Callable[[float], Any] = wg.grad(make())
 
     assert by_examples.tolist() == [looped(float(x)) for x in XS]
 

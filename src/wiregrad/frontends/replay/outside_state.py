@@ -441,13 +441,13 @@ def draws_numbers(thing: object) -> bool:
     >>> draws_numbers(np.random.default_rng(0)), draws_numbers(np.random.default_rng), draws_numbers(iter([]))
     (True, True, False)
     """
-    if isinstance(thing, type):
-        homes = [base.__module__ for base in thing.__mro__]
-    elif _is_code(thing):
+    homes: list[object]
+    if _is_code(thing) and not isinstance(thing, type):
         homes = [getattr(thing, "__module__", None)]
     else:
         # Other objects may have a __getattr__ of the user.
-        homes = [base.__module__ for base in type(thing).__mro__]
+        kind = thing if isinstance(thing, type) else type(thing)
+        homes = [base.__module__ for base in kind.__mro__]
     return any(isinstance(home, str) and (home == "random" or f"{home}.".startswith("numpy.random.")) for home in homes)
 
 
