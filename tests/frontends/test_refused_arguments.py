@@ -177,3 +177,42 @@ def test_a_constant_shares_a_copy_of_its_memory() -> None:
         x = wg.Value(np.ones(2)) * 2.0
 
     np.testing.assert_array_equal(np.from_dlpack(x) if isinstance(x, wg.Value) else x, [2.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda m, a: m * a,
+        lambda m, a: a * m,
+        lambda m, a: m @ (a * np.ones(2)),
+        lambda m, a: np.dot(m, a * np.ones((2, 2))),
+        lambda m, a: m + a,
+        lambda m, a: m > a,
+        lambda m, a: m * (a * np.ones((2, 2))),
+    ],
+)
+def test_matrices_of_numpy_are_refused_in_either_order(f: Callable[[Any, Any], Any]) -> None:
+    with pytest.raises(OperandError, match=r"is a matrix.*np\.asarray\(x\)"):
+        wg.grad(lambda a: np.sum(f(np.eye(2).view(np.matrix), a)))(2.0)
+
+
+@pytest.mark.parametrize("index", ["a", ["a", "b"], np.array("a")])
+def test_text_is_no_index(index: Any) -> None:
+    with pytest.raises(IndexError, match=r"pass x\.to_dict\(\)"):
+        wg.grad(lambda x: np.sum(x[index]))(np.ones(3))
+
+
+def test_an_object_with_the_operators_of_pandas_is_equal_to_no_value_in_silence() -> None:
+    class Series:
+        __pandas_priority__ = 3000
+
+        def __eq__(self, other: object) -> Any:
+            return NotImplemented
+
+        __hash__ = None  # type: ignore[assignment]
+
+    series: Any = Series()
+
+    for f in (lambda x: x * (series == x), lambda x: x * (x != series), lambda x: x * (x < series)):
+        with pytest.raises(OperandError, match="wants values, numbers or arrays"):
+            wg.grad(f)(2.0)

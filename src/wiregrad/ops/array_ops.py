@@ -54,6 +54,7 @@ from wiregrad.ops.gradient_flow import (
     match_shape,
     multiply_flows,
     only,
+    read_mask,
     shape_of,
 )
 
@@ -658,6 +659,8 @@ class LinearOp(ArrayOp):
     """Whether it only moves, copies or adds up elements, so that masks can be moved the same way."""
     partial: bool = False
     """Whether it may leave out elements of its input, whose gradient is then absent, not 0."""
+    scatters: bool = False
+    """Whether its output may have elements that come from no element of its input: their tangent is absent, not 0."""
 
     @property
     def can_expand(self) -> bool:
@@ -696,19 +699,40 @@ class LinearOp(ArrayOp):
         """Return the sum of the op applied to each tangent in its input's place."""
         if self.variadic:
             # It is linear in all inputs together: an input without a tangent counts as 0.
-            still = [np.zeros(shape_of(x), x.dtype) if t is None else t for t, x in zip(tangents, xs, strict=True)]
-            return self(*(fill_absent(match_shape(t, x)) for t, x in zip(still, xs, strict=True)))
+            return self._push_flows(tangents, xs, self)
         return reduce(add_flows, [self._push_input(k, t, xs) for k, t in enumerate(tangents) if t is not None], None)
 
     def _push_input(self, slot: int, t: Any, xs: Sequence[Any]) -> Any:
-        t = match_shape(t, xs[slot])
-
         def apply_to(flow: Any) -> Any:
             return self(*xs[:slot], flow, *xs[slot + 1 :])
 
-        if not self.moves or type(t) is not MaskedFlow or len(xs) > 1:
-            return apply_to(fill_absent(t))
-        return only(TABLE["greater"](apply_to(_mask_to_number(t.mask)), 0.0), apply_to(fill_absent(t)))
+        others = [*xs[:slot], *xs[slot + 1 :]]
+        return self._push_flows([t], xs[slot : slot + 1], apply_to, known=not any(map(is_wire, others)))
+
+    def _push_flows(
+        self, tangents: Sequence[Any], xs: Sequence[Any], apply_to: Callable[..., Any], *, known: bool = True
+    ) -> Any:
+        """Return what the op makes of tangents; it is absent where no element of them arrives.
+
+        `known` says that the op moves elements to places that are known, and not read from a wire.
+        """
+        flows = [None if t is None else match_shape(t, x) for t, x in zip(tangents, xs, strict=True)]
+        filled = [
+            np.zeros(shape_of(x), x.dtype) if t is None else fill_absent(t) for t, x in zip(flows, xs, strict=True)
+        ]
+        value = apply_to(*filled)
+        is_whole = all(t is not None and type(t) is not MaskedFlow for t in flows)
+        if not self.moves or (is_whole and not self.scatters):
+            return value
+        masks = [_held_mask(t, x) for t, x in zip(flows, xs, strict=True)]
+
+        def move_masks(*masks: Any) -> Any:
+            return TABLE["not_equal"](apply_to(*map(_mask_to_number, masks)), 0.0)
+
+        if not known or any(map(is_wire, masks)) or not shape_of(value):
+            return only(move_masks(*map(read_mask, masks)), value)
+        # What is absent counted as 0.0 or -0.0, and so does a sum of that.
+        return MaskedFlow(LazyMask(move_masks, *masks), value, zeroed=True)
 
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return None: the derivative of an array with respect to an array is not a single number."""
@@ -815,6 +839,11 @@ def undo_reduction(flow: Any, shape: tuple[int, ...], axes: tuple[int, ...], kee
     if not keepdims and axes:
         flow = TABLE["reshape"](flow, rank=len(shape_of(flow)), shape=reduced_shape)
     return flow if reduced_shape == shape else TABLE["spread"](flow, rank=len(reduced_shape), shape=shape)
+
+
+def _held_mask(flow: Any, x: Any) -> Any:
+    """Return where the flow of a wire is present: nowhere, everywhere, or as its mask says."""
+    return flow.held_mask if type(flow) is MaskedFlow else np.full(shape_of(x), flow is not None)
 
 
 def _mask_to_number(mask: Any) -> Any:

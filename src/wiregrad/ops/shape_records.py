@@ -448,6 +448,7 @@ put_add: LinearOp = register(
         numpy_needs=(_PUT,),
         transpose=lambda g, slot, x, *, index, shape: getitem(g, index=index),
         moves=True,
+        scatters=True,
         samples=lambda rng: [
             (rng.normal(size=4), {"index": (1, WHOLE_AXIS), "shape": (3, 4)}),
             (rng.normal(size=(2, 1)), {"index": (("slice", None, None, -2), None), "shape": (3,)}),
@@ -645,6 +646,7 @@ take_add: LinearOp = register(
         numpy_needs=(_ADD_AT, _ADD_ALONG_AXIS),
         transpose=lambda g, slot, x, indices, *, axis, length: take(g, indices, axis=axis) if slot == 0 else None,
         moves=True,
+        scatters=True,
         samples=lambda rng: [
             (rng.normal(size=(4, 3)), np.array([2, 0, 2, -1]), {"axis": -2, "length": 5}),
             (rng.normal(size=(2, 2)), np.array([2, 0]), {"axis": -1, "length": 3}),
@@ -696,6 +698,7 @@ along_axis_add: LinearOp = register(
             take_along_axis(g, indices, axis=axis) if slot == 0 else None
         ),
         moves=True,
+        scatters=True,
         samples=lambda rng: [
             (rng.normal(size=(2, 4)), rng.integers(0, 3, (2, 4)), {"axis": -1, "length": 3}),
             (rng.normal(size=(3, 2)), rng.integers(-4, 4, (3, 2)), {"axis": -2, "length": 4}),

@@ -38,7 +38,15 @@ from wiregrad.errors import (
     find_user_frame,
     format_user_line,
 )
-from wiregrad.frontends.recording.arguments import as_literal, ensure_owned, flatten, suggest_cast, tree_map, unflatten
+from wiregrad.frontends.recording.arguments import (
+    as_literal,
+    ensure_owned,
+    flatten,
+    refuse_subclass,
+    suggest_cast,
+    tree_map,
+    unflatten,
+)
 from wiregrad.frontends.recording.filled_value import (
     IN_PLACE_FUNCTIONS,
     LIKE_MAKERS,
@@ -63,6 +71,7 @@ from wiregrad.frontends.recording.filled_value import (
     make_like,
     match_array,
     read_elements,
+    root_of,
     share_elements,
     take_view,
 )
@@ -70,6 +79,7 @@ from wiregrad.frontends.recording.hints import (
     advise_on_part_update,
     advise_on_random,
     advise_on_update,
+    check_assigning_code,
     describe_missing_function,
     describe_missing_ufunc,
     describe_signature,
@@ -194,6 +204,9 @@ def apply_function(
     self: Value, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Apply a NumPy function to values."""
+    for operand in args:
+        if isinstance(operand, np.matrix):
+            refuse_subclass(operand, f"an operand of {name_function(function)}")
     kwargs = dict(kwargs)
     out = take_out(kwargs)
     if out is not None:
@@ -437,6 +450,8 @@ def _set_elements(target: Value, index: Any, value: Any) -> None:
 
 def assign_by_index(self: Value, index: Any, value: Any) -> None:
     """Assign elements of a recorded array that no other array shares."""
+    if isinstance(value, FilledValue) and isinstance(self, FilledValue) and root_of(value) is root_of(self):
+        check_assigning_code(sys._getframe(1))
     run_composite(_set_elements, "indexing", (self, index, value), {})
 
 

@@ -595,9 +595,32 @@ def assign_elements(filled: FilledValue, index: Any, value: Any) -> None:
     if isinstance(value, FilledValue) and root_of(value) is root_of(filled) and not STATE.is_paused:
         _copy_cells(root_of(filled), convert_plain(places), value)
         return
+    if isinstance(value, list | tuple) and _assign_parts(filled, index, value):
+        return
     source = _prepare_source(value, filled)
     elements = _broadcast_elements(shape_of(source), np.shape(places))
     _write_cells(root_of(filled), CellWrite(convert_plain(places), elements, source), value)
+
+
+def _assign_parts(filled: FilledValue, index: Any, parts: Sequence[Any]) -> bool:
+    """Assign parts of an array to it one after the other, as NumPy does; return whether the list has such parts.
+
+    So the later ones see what the earlier ones have changed. A list that has to be broadcast is copied first.
+    """
+    root = root_of(filled)
+    if not any(isinstance(part, FilledValue) and root_of(part) is root for part in parts):
+        return False
+    target: Any = read_elements(filled, index)
+    is_view = isinstance(target, FilledValue) and root_of(target) is root
+    if (
+        not is_view
+        or len(target) != len(parts)
+        or {getattr(part, "shape", None) for part in parts} != {target.shape[1:]}
+    ):
+        return False
+    for row, part in enumerate(parts):
+        target[row] = part
+    return True
 
 
 def _copy_cells(root: FilledValue, places: Places, view: FilledValue) -> None:
@@ -1252,12 +1275,13 @@ def _begin_recording(root: FillableArray) -> None:
 
 
 def _hide_memory(root: FillableArray, dtype: np.dtype[Any]) -> None:
-    """Make an array and its views arrays of raw bytes to compiled code, which then refuses them."""
+    """Make an array and its views read-only arrays of raw bytes to compiled code, which then refuses them."""
     hidden = np.dtype((np.void, dtype.itemsize))
     refs = np.ndarray.__getattribute__(root, "__dict__").pop("views", [])
     for array in [root, *(ref() for ref in refs)]:
         if array is not None and np.ndarray.__getattribute__(array, "dtype") == dtype:
             DTYPE_ATTRIBUTE.__set__(array, hidden)
+            np.ndarray.setflags(array, write=False)
 
 
 DTYPE_ATTRIBUTE: Any = vars(np.ndarray)["dtype"]

@@ -32,6 +32,7 @@ import numpy as np
 
 from wiregrad.errors import (
     InputError,
+    MutationError,
     NoRuleError,
     UnknownAttributeError,
     UnknownToLibraryError,
@@ -40,6 +41,7 @@ from wiregrad.errors import (
     is_library_file,
     is_scipy_file,
 )
+from wiregrad.frontends.recording.user_code import INDEXING_FUNCTIONS
 from wiregrad.ir import TABLE
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.functions.registry import REFUSALS, SCIPY_SLOPES, SCIPY_SPELLINGS
@@ -49,6 +51,7 @@ HINT_VARIABLES = ("a", "b", "f", "index", "n", "other", "rng", "shape", "v", "va
 
 _MAKE_CONSTANT = "every value that you make has a gradient; for a constant, write v.detach()"
 _ON_CPU = "leave it out; values are NumPy arrays, always on the CPU"
+_FROM_PANDAS = "a pandas object among the arguments is taken as an array"
 _NEW_DATA = "a value does not change in place; write w.data = "
 
 VALUE_HINTS: dict[str, str] = {
@@ -89,6 +92,9 @@ VALUE_HINTS: dict[str, str] = {
     "reshape_as": "write v.reshape(other.shape)",
     "chunk": "write np.array_split(v, n)",
     "unbind": "write list(v)",
+    "iloc": f"{_FROM_PANDAS}; write v[0]",
+    "loc": f"{_FROM_PANDAS}, without its labels; write v[0]",
+    "to_numpy": f"{_FROM_PANDAS}; leave it out",
     "gather": "write np.take_along_axis(v, index, 1)",
     "index_select": "write np.take(v, [0, 1], axis=0)",
     "scatter": "write v.at[0].set(values)",
@@ -237,6 +243,9 @@ class ForeignName:
         scipy_call = name_scipy_call()
         if scipy_call:
             raise UnknownToLibraryError(f"{describe_missing_function(scipy_call)}{format_user_line()}")
+        drawing = advise_on_random()
+        if drawing:
+            raise UnknownToLibraryError(f"a recorded value cannot be shuffled in place: {drawing}{format_user_line()}")
         # With a name and no object, Python appends no suggestion of its own.
         raise UnknownAttributeError(f"wg.Value has no {self.name!r}: {self.hint}{format_user_line()}", name=self.name)
 
@@ -285,6 +294,8 @@ class ForeignNames:
         raise NoRuleError(f"torch's {name} cannot take a wg.Value: {hint}{format_user_line()}")
 
     __jax_array__ = JaxProtocol()
+    __pandas_priority__ = 1_000_000
+    """Makes the operators of pandas ask the value first, as NumPy's do, and the value says what to write."""
 
 
 for _name, _hint in VALUE_HINTS.items():
@@ -801,12 +812,28 @@ RANDOM_FORMS: dict[str, tuple[tuple[str, ...], str]] = {
     "exponential": (("scale=1",), "{0} * {draw}"),
     "rayleigh": (("scale=1",), "{0} * {draw}"),
     "permutation": (("x=x",), "{0}[{rng}.permutation(len({0}))]"),
+    "shuffle": (("x=x", "axis=0"), "{0}[...] = np.take({0}, {rng}.permutation({0}.shape[{1}]), {1})"),
+    "permuted": (
+        ("x=x", "axis=None"),
+        "{0}.reshape(-1)[{rng}.permuted(np.arange({0}.size).reshape({0}.shape), axis={1})]",
+    ),
 }
 """For each function that draws random numbers, its parameters, and what gives the same numbers of recorded ones."""
 
 
+SHUFFLES = ("shuffle", "permuted")
+
+
 def _advise_on_random(name: str, call: ast.Call) -> str:
     """Return what to write instead of drawing random numbers with recorded parameters."""
+    outs = [ast.unparse(word.value) for word in call.keywords if word.arg == "out"]
+    if outs and name not in SHUFFLES:
+        rest = [word for word in call.keywords if word.arg != "out"]
+        rest.append(ast.keyword("size", ast.parse(f"{outs[0]}.shape", mode="eval").body))
+        drawn = ast.unparse(ast.Call(call.func, call.args, rest))
+        return f"instead of `{ast.unparse(call)}` write `{outs[0]}[...] = {drawn}`"
+    if name in SHUFFLES and not isinstance(call.func, ast.Attribute):
+        return "permute whole numbers, and take the elements: x[...] = x[rng.permutation(len(x))]"
     if name not in RANDOM_FORMS or not isinstance(call.func, ast.Attribute):
         return "random numbers have no derivative by the parameters of their distribution; draw them with v.item()"
     parameters, form = RANDOM_FORMS[name]
@@ -821,15 +848,71 @@ def _advise_on_random(name: str, call: ast.Call) -> str:
     mended = form.format(*filled, draw=f"{rng}.{name}({size})", rng=rng)
     for plain, shorter in (("0 + ", ""), (" - 0)", ")"), (" + 1 * ", " + ")):
         mended = mended.replace(plain, shorter)
-    return f"instead of `{ast.unparse(call)}` write `{mended}`"
+    target = f"{outs[0]}[...] = " if outs else ""
+    return f"instead of `{ast.unparse(call)}` write `{target}{mended}`"
 
 
 def advise_on_random() -> str:
     """Return what to write instead of a call that draws random numbers; empty if the line is not of that form."""
     frame = find_user_frame()
     call = None if frame is None else _parse_call(find_running_text(frame)[1])
-    function: Any = None if frame is None or call is None else _resolve_name(frame, call.func)
-    return _advise_on_random(function.__name__, call) if call is not None and _is_random(function) else ""
+    if frame is None or call is None:
+        return ""
+    function: Any = _resolve_name(frame, call.func)
+    if function is None and isinstance(call.func, ast.Attribute) and call.func.attr in SHUFFLES:
+        # The generator is an attribute of an object, say; nothing else of that name takes arrays.
+        return _advise_on_random(call.func.attr, call)
+    return _advise_on_random(function.__name__, call) if _is_random(function) else ""
+
+
+def describe_refused_draw(error: Exception) -> str:
+    """Say what to write instead of a call of a generator that refused a value as the array to write to; or nothing."""
+    if not str(error).startswith(REFUSED_DRAWS):
+        return ""
+    trace = error.__traceback__
+    user = None
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not is_library_file(file) and not file.endswith(".pyx"):
+            user = trace
+        trace = trace.tb_next
+    call = None if user is None else _parse_call(find_running_text(user.tb_frame, user.tb_lasti)[1])
+    if user is None or call is None or not isinstance(call.func, ast.Attribute):
+        return ""
+    operands = [*call.args, *(word.value for word in call.keywords)]
+    if not any(_stands_for_value(_resolve_name(user.tb_frame, part)) for part in operands):
+        return ""
+    advice = _advise_on_random(call.func.attr, call)
+    place = f"\n  recorded at {user.tb_frame.f_code.co_filename}:{user.tb_lineno}"
+    return f"NumPy's generators write to plain arrays alone: {advice}{place}"
+
+
+REFUSED_DRAWS = (
+    "Axis argument is only supported on ndarray",
+    "out must be a numpy array",
+    "Supplied output array must",
+)
+"""How NumPy's generators begin to refuse what is no array of theirs."""
+
+
+def check_assigning_code(frame: FrameType) -> None:
+    """Raise if compiled code, and no statement of the frame, assigns a part of an array to another part of it.
+
+    NumPy's `shuffle` exchanges rows of arrays by way of a copy, and of all other objects as `x[i], x[j] = x[j], x[i]`,
+    which loses one of them. Functions that stand for a subscript may assign as the subscript does.
+    """
+    opname, text = find_running_text(frame)
+    if "CALL" not in opname:
+        return
+    call = _parse_call(text)
+    function = "" if call is None else ast.unparse(call.func).rpartition(".")[2]
+    if function in INDEXING_FUNCTIONS:
+        return
+    advice = advise_on_random() or "exchange them with y[[i, j]] = y[[j, i]]"
+    raise MutationError(
+        "compiled code would exchange parts of a recorded array as views, of which one would overwrite the other: "
+        f"{advice}{format_user_line()}"
+    )
 
 
 def _enclose(text: str) -> str:

@@ -58,6 +58,7 @@ from wiregrad.frontends.recording.filled_value import (
 from wiregrad.frontends.recording.hints import (
     describe_foreign_error,
     describe_missing_function,
+    describe_refused_draw,
     find_running_text,
     is_raised_over_value,
 )
@@ -104,6 +105,11 @@ def _convert_items(original: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
     if dtype is not None and np.dtype(dtype).kind == "O":
         return original(*args, **kwargs)
+    if str(sys._getframe(3).f_globals.get("__name__")).startswith("pandas."):
+        raise NoRuleError(
+            "pandas holds plain numbers, so that a gradient would be lost: compute with arrays, as in "
+            f"df['x'].to_numpy() * v, and give pandas v.data in the end{format_user_line()}"
+        )
     if original.__name__ == MEMORY_CONVERTER:
         _refuse_compiled_caller()
     value = run_composite(FUNCTIONS["array"].run, original.__name__, (items, dtype), {})
@@ -337,10 +343,10 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
     if text in READ_ONLY_MESSAGES:
         error.add_note(READ_ONLY_NOTE)
         return None
+    message = describe_refused_draw(error)
     is_over_value = re.search(TYPE_TROUBLE, text) is not None and is_raised_over_value(error)
-    if re.search(VALUE_CLASSES, text) is None and not is_over_value:
-        return None
-    message = describe_foreign_error(error)
+    if not message and (re.search(VALUE_CLASSES, text) is not None or is_over_value):
+        message = describe_foreign_error(error)
     return NoRuleError(message) if message else None
 
 
@@ -360,7 +366,7 @@ TYPE_TROUBLE = (
     "type not understood|Cannot cast"
 )
 """What NumPy and compiled code say of an object that they cannot read as an array of numbers; a pattern."""
-FOREIGN_ERRORS = (ValueError, TypeError, AttributeError)
+FOREIGN_ERRORS = (ValueError, TypeError, AttributeError, NotImplementedError)
 """The kinds of errors that other libraries raise when they are given a value."""
 
 

@@ -661,8 +661,12 @@ def is_python_number(operand: object) -> bool:
 
 
 def is_numeric_operand(other: object) -> bool:
-    """Return whether comparing a Python number with an object is left to NumPy, not to Python."""
-    return isinstance(other, Value | np.ndarray | np.generic | int | float | complex)
+    """Return whether comparing a Python number with an object is left to NumPy, not to Python.
+
+    So is that with an object of pandas, which leaves it to the value: Python would call the two unequal.
+    """
+    is_number = isinstance(other, Value | np.ndarray | np.generic | int | float | complex)
+    return is_number or hasattr(type(other), "__pandas_priority__")
 
 
 def as_python_number(value: Any, bound: int = 1) -> Any:

@@ -153,7 +153,7 @@ class OutsideState:
         """Stop the walk at an object that cannot be compared."""
         kind = type(thing)
         draws = "it draws random numbers: " if draws_numbers(thing) else ""
-        if kind in CALLABLE_TYPES or issubclass(kind, type) or kind.__name__ == CYTHON_FUNCTION:
+        if _is_code(thing):
             what = "whose results may depend on more than its arguments"
         else:
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
@@ -368,7 +368,8 @@ class OutsideState:
                 self.reads.calls_any_class = self.reads.calls_any_class or name == "__get__"
                 if name in RAW_MEMORY_ATTRIBUTES:
                     self.refuse_thing(scope.owner, scope.path)
-                    return False
+                    if self.opaque is not None:
+                        return False
                 self.enqueue(value, f"{scope.path}.{name}", name)
         for module in tuple(self._modules.values()):
             self._read_module(module)
@@ -394,17 +395,66 @@ class OutsideState:
                     self.enqueue(value, f"{scope.path}.{name}", name)
 
 
+class GeneratorSearch(OutsideState):
+    """The walk that looks for random generators alone: nothing is compared later, so nothing is copied or too much.
+
+    What cannot be compared is passed over; where the walk itself cannot go on, a generator may be behind it.
+    """
+
+    def refuse_thing(self, thing: object, path: str) -> None:
+        """Stop the walk at a random generator; of any other object, follow what is written in Python."""
+        if draws_numbers(thing):
+            super().refuse_thing(thing, path)
+        elif not _is_code(thing):
+            self.add_scope(AttributeScope(thing, path))
+            for base in type(thing).__mro__:
+                if not is_known_class(base):
+                    self.add_scope(ClassScope(base, path))
+
+    def reserve_things(self, count: int, path: str) -> bool:
+        """Return that the walk goes on: any number of things may be looked at."""
+        return True
+
+    def reserve_bytes(self, count: int, path: str) -> bool:
+        """Return that no array is copied."""
+        return False
+
+    def _follow_object(self, thing: Any, path: str) -> None:
+        # A value leads to its whole recording, in which there is no generator.
+        if not issubclass(type(thing), Value):
+            super()._follow_object(thing, path)
+
+
+def may_draw_numbers(*things: object) -> bool:
+    """Return whether functions, called with some objects among their arguments, may draw random numbers.
+
+    >>> rng = np.random.default_rng(0)
+    >>> may_draw_numbers(lambda x: x * rng.normal()), may_draw_numbers(lambda x, rng: x, rng), may_draw_numbers(np.sin)
+    (True, True, False)
+    """
+    return GeneratorSearch(*things).opaque is not None
+
+
 def draws_numbers(thing: object) -> bool:
     """Return whether an object is a random generator, or a function or class of `numpy.random` or `random`.
 
     >>> draws_numbers(np.random.default_rng(0)), draws_numbers(np.random.default_rng), draws_numbers(iter([]))
     (True, True, False)
     """
+    homes: list[object]
+    if _is_code(thing) and not isinstance(thing, type):
+        homes = [getattr(thing, "__module__", None)]
+    else:
+        # Other objects may have a __getattr__ of the user.
+        kind = thing if isinstance(thing, type) else type(thing)
+        homes = [base.__module__ for base in kind.__mro__]
+    return any(isinstance(home, str) and (home == "random" or f"{home}.".startswith("numpy.random.")) for home in homes)
+
+
+def _is_code(thing: object) -> bool:
+    """Return whether an object is a function or a class."""
     kind = type(thing)
-    is_code = issubclass(kind, type) or kind in CALLABLE_TYPES or kind.__name__ == CYTHON_FUNCTION
-    # Other objects may have a __getattr__ of the user.
-    home = getattr(thing, "__module__", None) if is_code else kind.__module__
-    return isinstance(home, str) and (home == "random" or f"{home}.".startswith("numpy.random."))
+    return issubclass(kind, type) or kind in CALLABLE_TYPES or kind.__name__ == CYTHON_FUNCTION
 
 
 def _follow_container(state: OutsideState, thing: object, path: str) -> None:
@@ -515,4 +565,4 @@ FOLLOW_FUNCTIONS: dict[type, Callable[[OutsideState, Any, str], None]] = {
 """The function that follows objects of exactly this type."""
 
 
-__all__ = ["MAX_BYTES", "MAX_THINGS", "ComparesItself", "OutsideState"]
+__all__ = ["MAX_BYTES", "MAX_THINGS", "ComparesItself", "OutsideState", "may_draw_numbers"]

@@ -416,7 +416,12 @@ def stop_gradient(x: Argument) -> Argument:
 
 @overload
 def jacobian(
-    f: np.ufunc, argnums: Argnums | None = None, mode: str | None = None, *, argnames: Argnames | None = None
+    f: np.ufunc,
+    argnums: Argnums | None = None,
+    mode: str | None = None,
+    *,
+    argnames: Argnames | None = None,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]: ...
 @overload
 def jacobian(
@@ -426,6 +431,7 @@ def jacobian(
     *,
     argnames: Argnames | None = None,
     has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[P, Any]: ...
 def jacobian(
     f: Callable[..., Any],
@@ -434,20 +440,49 @@ def jacobian(
     *,
     argnames: Argnames | None = None,
     has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Return the function that computes all derivatives of f's results by its arguments.
 
     Forward mode if there are fewer numbers in the arguments than in the results, else reverse mode; `mode` ("forward"
     or "reverse") overrides that. The shape of each derivative is that of the result followed by that of the argument.
-    The derivative of a complex result by a real argument is complex; that by a complex argument is the gradient of its
-    real part.
+    The derivative of a complex result by a real argument is complex, and that of a real result by a complex argument
+    is its gradient. That of a complex result by a complex argument needs `holomorphic=True`: it is the complex
+    derivative of a complex-differentiable function, and no single number for any other.
 
     >>> import numpy as np
     >>> jacobian(lambda x: x * x)(np.array([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     >>> print(jacobian(lambda x: np.exp(1j * x))(0.0))
     1j
+    >>> print(jacobian(lambda z: z**2, holomorphic=True)(1 + 2j))
+    (2+4j)
     """
+    return _make_jacobian(f, argnums, mode, argnames, COMPLEX_JACOBIAN, has_aux=has_aux, holomorphic=holomorphic)
+
+
+COMPLEX_JACOBIAN = (
+    "its derivative is a complex number only if it is complex-differentiable: then pass holomorphic=True, else take "
+    "the Jacobian of its real and imaginary parts by those of the argument"
+)
+COMPLEX_HESSIAN = (
+    "its second derivative is a complex number only if it is complex-differentiable: then pass holomorphic=True, else "
+    "take the Hessian by the real and imaginary parts of the argument, or wg.hvp along directions"
+)
+"""What to do about complex results, or gradients, of complex arguments."""
+
+
+def _make_jacobian(
+    f: Callable[..., Any],
+    argnums: Argnums | None,
+    mode: str | None,
+    argnames: Argnames | None,
+    advice: str,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """Return what `jacobian` returns; `advice` says what to do about complex results of complex arguments."""
     check_callable(f)
     check_argnums(argnums)
     if mode not in (None, "forward", "reverse"):
@@ -465,28 +500,66 @@ def jacobian(
                 raise GradientError(
                     f"{function_name(f)} returns {short_repr(data)}, which has no derivative{format_user_line()}"
                 )
+        has_complex = any(map(np.iscomplexobj, session.data))
+        if has_complex:
+            _check_complex_results(datas, f, advice, holomorphic=holomorphic)
         chosen = mode or choose_mode(session.data, datas)
         compute_blocks = _forward_blocks if chosen == "forward" else reverse_blocks
         halves, counts = _split_complex(session, results)
         blocks = compute_blocks(session, halves, [data_of(half) for half in halves])
         session.close_recording()
         rows = _join_halves(session, blocks, counts)
+        if has_complex and holomorphic:
+            # The gradient of the real part is the conjugate of the complex derivative.
+            rows = [
+                [np.conjugate(one) if np.iscomplexobj(x) else one for one, x in zip(row, session.data, strict=True)]
+                for row in rows
+            ]
         derivatives = unflatten(tree, [call.shape_like_arguments(row) for row in rows])
         return (derivatives, release_results(aux, session)) if has_aux else derivatives
 
     return compute_jacobian
 
 
+def _check_complex_results(datas: list[Any], f: object, advice: str, *, holomorphic: bool) -> None:
+    """Raise unless the derivatives of results by complex arguments are numbers of the kind that is asked for."""
+    for data in datas:
+        if np.iscomplexobj(data) and not holomorphic:
+            raise GradientError(
+                f"{function_name(f)} maps complex numbers to complex numbers; {advice}{format_user_line()}"
+            )
+        if holomorphic and not np.iscomplexobj(data):
+            raise GradientError(
+                f"with holomorphic=True {function_name(f)} must return complex numbers; got {short_repr(data)}: a "
+                f"function with real results is not complex-differentiable, so leave it out{format_user_line()}"
+            )
+
+
 @overload
 def jacfwd(
-    f: np.ufunc, argnums: Argnums | None = None, has_aux: bool = False, *, argnames: Argnames | None = None
+    f: np.ufunc,
+    argnums: Argnums | None = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames | None = None,
 ) -> Callable[..., Any]: ...
 @overload
 def jacfwd(
-    f: Callable[P, object], argnums: Argnums | None = None, has_aux: bool = False, *, argnames: Argnames | None = None
+    f: Callable[P, object],
+    argnums: Argnums | None = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames | None = None,
 ) -> Callable[P, Any]: ...
 def jacfwd(
-    f: Callable[..., Any], argnums: Argnums | None = None, has_aux: bool = False, *, argnames: Argnames | None = None
+    f: Callable[..., Any],
+    argnums: Argnums | None = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames | None = None,
 ) -> Callable[..., Any]:
     """Return the function that computes the Jacobian of f by forward mode: one sweep per number in the arguments.
 
@@ -494,19 +567,34 @@ def jacfwd(
     >>> jacfwd(lambda x: x * np.ones(3))(2.0).tolist()
     [1.0, 1.0, 1.0]
     """
-    return jacobian(f, argnums, "forward", argnames=argnames, has_aux=has_aux)
+    return jacobian(f, argnums, "forward", argnames=argnames, has_aux=has_aux, holomorphic=holomorphic)
 
 
 @overload
 def jacrev(
-    f: np.ufunc, argnums: Argnums | None = None, has_aux: bool = False, *, argnames: Argnames | None = None
+    f: np.ufunc,
+    argnums: Argnums | None = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames | None = None,
 ) -> Callable[..., Any]: ...
 @overload
 def jacrev(
-    f: Callable[P, object], argnums: Argnums | None = None, has_aux: bool = False, *, argnames: Argnames | None = None
+    f: Callable[P, object],
+    argnums: Argnums | None = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames | None = None,
 ) -> Callable[P, Any]: ...
 def jacrev(
-    f: Callable[..., Any], argnums: Argnums | None = None, has_aux: bool = False, *, argnames: Argnames | None = None
+    f: Callable[..., Any],
+    argnums: Argnums | None = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames | None = None,
 ) -> Callable[..., Any]:
     """Return the function that computes the Jacobian of f by reverse mode: one sweep per number in the results.
 
@@ -514,7 +602,7 @@ def jacrev(
     >>> jacrev(lambda x: x[0] * x[1])(np.array([2.0, 3.0])).tolist()
     [3.0, 2.0]
     """
-    return jacobian(f, argnums, "reverse", argnames=argnames, has_aux=has_aux)
+    return jacobian(f, argnums, "reverse", argnames=argnames, has_aux=has_aux, holomorphic=holomorphic)
 
 
 @overload
@@ -676,21 +764,34 @@ def _put_result_axes_first(block: Any, inputs: int, outputs: int) -> Any:
 
 
 @overload
-def hessian(f: np.ufunc, argnums: Argnums | None = None, *, argnames: Argnames | None = None) -> Callable[..., Any]: ...
+def hessian(
+    f: np.ufunc, argnums: Argnums | None = None, *, argnames: Argnames | None = None, holomorphic: bool = False
+) -> Callable[..., Any]: ...
 @overload
 def hessian(
-    f: Callable[P, object], argnums: Argnums | None = None, *, argnames: Argnames | None = None
+    f: Callable[P, object],
+    argnums: Argnums | None = None,
+    *,
+    argnames: Argnames | None = None,
+    holomorphic: bool = False,
 ) -> Callable[P, Any]: ...
 def hessian(
-    f: Callable[..., Any], argnums: Argnums | None = None, *, argnames: Argnames | None = None
+    f: Callable[..., Any],
+    argnums: Argnums | None = None,
+    *,
+    argnames: Argnames | None = None,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Return the function that computes the second derivatives of f: the Jacobian of its Jacobian.
+
+    Those by complex arguments need `holomorphic=True` and an f that is complex-differentiable.
 
     >>> import numpy as np
     >>> hessian(lambda x: x[0] ** 2 * x[1])(np.array([2.0, 3.0])).tolist()
     [[6.0, 4.0], [4.0, 0.0]]
     """
-    return jacobian(jacobian(f, argnums, argnames=argnames), argnums, argnames=argnames)
+    first = _make_jacobian(f, argnums, None, argnames, COMPLEX_HESSIAN, holomorphic=holomorphic)
+    return _make_jacobian(first, argnums, None, argnames, COMPLEX_HESSIAN, holomorphic=holomorphic)
 
 
 MIN_UNITS = 4

@@ -2,7 +2,8 @@
 
 `vmap` runs a function of one example on many at once: it is recorded for the first example and replayed on all of them.
 Every op is written over trailing axes, so a batch is one more axis in front. Where values steered Python (an `if`, a
-number taken out), the examples may differ in what they do, and the function runs once per example instead.
+number taken out) or the function may draw random numbers, the examples may differ in what they do, and the function
+runs once per example instead.
 
 `checkpoint` makes one node of a function: what happens inside is not kept for the backward pass but computed again.
 """
@@ -67,8 +68,10 @@ from wiregrad.ops.gradient_flow import shape_of
 
 if TYPE_CHECKING:
     from wiregrad.frontends.recording import trace
+    from wiregrad.frontends.replay import outside_state
 else:
     trace = load_module_lazily("wiregrad.frontends.recording.trace")
+    outside_state = load_module_lazily("wiregrad.frontends.replay.outside_state")
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -121,23 +124,26 @@ def _run_examples(
 
     if size == 0:
         raise ShapeError(f"vmap needs at least one example to run {function_name(f)} on{format_user_line()}")
-    traced = trace.run_traced(f, *unflatten(tree, take_example(0)))
-    guard = traced.guard
-    if not guard.certificates and guard.leak is None and guard.late_identity_test is None:
-        results = _replay_batch(traced, leaves, batched, size)
-        if results is not None:
-            return results, traced.tree
+    # A recording would have the random numbers of the first example, and making it would draw them from the generator.
+    if not outside_state.may_draw_numbers(f, *filter(is_static, leaves)):
+        traced = trace.run_traced(f, *unflatten(tree, take_example(0)))
+        guard = traced.guard
+        if not guard.certificates and guard.leak is None and guard.late_identity_test is None:
+            results = _replay_batch(traced, leaves, batched, size)
+            if results is not None:
+                return results, traced.tree
     rows = []
     for k in range(size):
         args, kwargs = unflatten(tree, take_example(k))
         rows.append(flatten(OVERLAY.call(f, args, kwargs)))
+    first = rows[0][1]
     for _, shape in rows:
-        if shape != traced.tree:
+        if shape != first:
             raise OperandError(
-                f"{function_name(f)} returns {traced.tree} for one example and {shape} for another{format_user_line()}"
+                f"{function_name(f)} returns {first} for one example and {shape} for another{format_user_line()}"
             )
     columns = zip(*(row for row, _ in rows), strict=True)
-    return [(_stack_results(list(column), f), True) for column in columns], traced.tree
+    return [(_stack_results(list(column), f), True) for column in columns], first
 
 
 def _stack_results(rows: list[Any], f: Callable[..., Any]) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import MutationError, format_user_line
+from wiregrad.errors import MutationError, format_user_line, short_repr
 from wiregrad.ir import TABLE, Op
 from wiregrad.lazy import NamedTuple
 from wiregrad.ops.array_ops import axes_from_end, axis_from_end, convert_axes
@@ -154,6 +154,11 @@ def _normalize_item(item: Any) -> Any:
             raise IndexError("arrays used as indices must be of integer (or boolean) type")
         return detach_array(item) if dtype_of(item).kind == "b" else item
     array = np.asarray(item)
+    if array.dtype.kind == "U":
+        raise IndexError(
+            f"an index is a whole number, a slice or an array of them, not the text {short_repr(item)}; an object of "
+            "pandas is taken as an array, so pass x.to_dict() to read its numbers by name"
+        )
     if array.size == 0 and not isinstance(item, np.ndarray):
         array = array.astype(np.intp)
     return operator.index(array[()]) if array.ndim == 0 and array.dtype.kind in "iu" else array
