@@ -243,7 +243,7 @@ HABITS = [
     ("3,5*x", 2, "a decimal number has a point: 3.5"),
     ("x, y", 2, "no call is open here; a formula has one result"),
     ("1 000 * x", 3, "a number has one point and no spaces"),
-    ("min(a; b)", 6, "a semicolon ends a statement, but a parenthesis is open; arguments have commas"),
+    ("min(a; b)", 6, "a semicolon ends a statement; arguments have commas"),
     ("(a + b]*c", 7, "group with ( )"),
     ("a \N{EM DASH} b", 3, "write - for minus"),
     ("$x$", 1, "it is not LaTeX: write a/b, sqrt(x), x^2"),

@@ -452,7 +452,7 @@ def slope_of_a_reciprocal_overflows(x):
     return 1.0 / x  # <- here
 
 
-@blame("log", array(1e-310, 1.0), words=("guard",))
+@blame("log", array(1e-310, 1.0), words=("slope is infinite",))
 def log_of_a_subnormal_probability(p):
     return -np.sum(np.log(p))  # <- here
 

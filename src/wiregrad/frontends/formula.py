@@ -223,7 +223,7 @@ CHARACTER_ADVICE = {
     **dict.fromkeys("\N{EM DASH}\N{HORIZONTAL BAR}", "write - for minus"),
     **dict.fromkeys("$\\", "it is not LaTeX: write a/b, sqrt(x), x^2"),
     "\N{N-ARY SUMMATION}": "write a + b",
-    "\N{PARTIAL DIFFERENTIAL}": "write the function alone, and ask for its gradient",
+    "\N{PARTIAL DIFFERENTIAL}": "write the function alone",
     ":": "trace Python with wg.trace; on the command line, write FILE.py:FUNCTION",
     "?": "write where(x > 0, a, b)",
     "#": "it has no comments",
@@ -378,7 +378,7 @@ class FormulaScanner:
                 continue
             if token.text == ";" and depth > 0:
                 self._fail(
-                    "a semicolon ends a statement, but a parenthesis is open; arguments have commas", token.offset
+                    "a semicolon ends a statement; arguments have commas", token.offset
                 )
             statement.append(token)
             if token.kind == "end":

@@ -140,7 +140,7 @@ export function statements(text: string): Token[][] {
     depth += Number(token.text === "(") - Number(token.text === ")");
     if (token.text === "\n" && depth > 0) continue;
     if (token.text === ";" && depth > 0) {
-      const message = "a semicolon ends a statement, but a parenthesis is open; arguments have commas";
+      const message = "a semicolon ends a statement; arguments have commas";
       fail(message, token.offset);
     }
     statement.push(token);
