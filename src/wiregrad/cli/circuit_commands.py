@@ -25,6 +25,7 @@ from wiregrad.cli.command_base import (
     STDIO,
     CommandFailure,
     CommandTarget,
+    FrameworkTarget,
     TargetCommand,
     check_node_name,
     complete_file_names,
@@ -328,8 +329,10 @@ RUN_QUESTIONS = (
 )
 
 
-def _print_check(target: CommandTarget, order: int, document: bool) -> None:
-    report = target.check(order)
+def _print_check(target: CommandTarget, order: int, meant: Sequence[str], document: bool) -> None:
+    if meant and not isinstance(target, FrameworkTarget):
+        raise click.UsageError("--straight-through names rules of PyTorch or JAX, which this target has not")
+    report = target.check(order, meant) if isinstance(target, FrameworkTarget) else target.check(order)
     print_answer("check", report, document, has_problem=not report.ok)
 
 
@@ -341,6 +344,12 @@ check_command = TargetCommand(
     [
         click.Option(
             ["--order"], type=click.IntRange(1, 2), default=2, show_default=True, help="How many derivatives."
+        ),
+        click.Option(
+            ["--straight-through", "meant"],
+            metavar="NAME",
+            multiple=True,
+            help="A rule of yours, in PyTorch or JAX, that is meant to differ from the derivative.",
         ),
         json_option(),
     ],

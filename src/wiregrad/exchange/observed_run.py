@@ -326,6 +326,19 @@ class ObservedRun:
                     found.setdefault(target, []).append((gradient, slot))
         return found
 
+    def read_gradients(self) -> dict[str, NDArray[Any]]:
+        """Return the gradient of each parameter and input that one came to and whose name is its own, as an array."""
+        named: dict[str, list[int]] = {}
+        for tensor in self.tensors:
+            if tensor.name and tensor.is_leaf:
+                named.setdefault(tensor.name, []).append(tensor.index)
+        found: dict[str, NDArray[Any]] = {}
+        for name, numbers in named.items():
+            parts = [self.read_held(gradient.sent[slot]) for gradient, slot in self.by_target.get(numbers[0], ())]
+            if len(numbers) == 1 and parts and all(part is not None for part in parts):
+                found[name] = np.sum(parts, axis=0)
+        return found
+
     @cached_property
     def readers(self) -> dict[int, list[int]]:
         """The ops that read each tensor, by the number of the tensor."""
