@@ -669,3 +669,11 @@ def test_a_function_is_watched_with_its_arguments(name: str) -> None:
     function, args, op = FUNCTIONS[name]
 
     assert wg.watch(function, *args).blame().origins[0].op == op
+
+
+@pytest.mark.parametrize("layer", ["observed", "circuit"])
+def test_a_page_is_written_instead_of_opened(tmp_path: Path, layer: str) -> None:
+    seen = wg.watch(lambda x: x.sqrt().sum(), torch.ones(2))
+    seen.explore(layer=layer, output=tmp_path / "page.html")
+
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -1507,7 +1507,7 @@ class RunQuestions:
     def explore(self, *, layer: str = "observed", **options: Any) -> Any:
         """Open the explorer: with the framework's own numbers, or with the circuit (`layer="circuit"`).
 
-        Options are those of `Run.explore`: `port`, `browser`, `wait`, `source`.
+        Options are those of `Run.explore`: `output`, `port`, `browser`, `wait`, `source`.
         """
         if layer not in ("observed", "circuit"):
             raise InputError(f"layer must be 'observed' or 'circuit'; got {short_repr(layer)}")
