@@ -1108,6 +1108,7 @@ class FunctionRecorder(JaxprRunner):
         self.run = ObservedRun(read=read_array, framework="jax")
         self.calls: list[RecordedCall] = []
         self._site = NO_SITE
+        self._library_call = ""
         self._counts: dict[str, int] = {}
         self._seen: dict[str, set[Any]] = {}
         self._pieces: dict[int, tuple[Any, Sequence[JaxValue]]] = {}
@@ -1162,7 +1163,11 @@ class FunctionRecorder(JaxprRunner):
         name = equation.primitive.name
         rule = RULES.get(name)
         if rule in ENTERING_RULES:
-            return list(rule(self, equation, *operands))
+            around = self._library_call
+            self._library_call = around or find_library_function(equation)
+            results = list(rule(self, equation, *operands))
+            self._library_call = around
+            return results
         function = partial(_bind_arrays, equation)
         if rule is not _custom:
             return self.record(name, function, operands)
@@ -1199,6 +1204,7 @@ class FunctionRecorder(JaxprRunner):
         site = self._site
         op = ObservedOp(index, title, "", arguments, {}, references, site.call, site.function, None, "forward", 0, True)
         op.module_call, op.scope = site.number, "function"
+        op.library_call = self._library_call
         self.run.ops.append(op)
         self.calls.append(RecordedCall(function, tuple(operands), tuple(results)))
         if any(self._flows(result) for result in results):
@@ -1309,6 +1315,13 @@ ENTERING_RULES = (_enter, _choose, _scan, _loop)
 
 def _bind_arrays(equation: Any, *arrays: Any) -> list[Any]:
     return _bind(equation, arrays)
+
+
+def find_library_function(equation: Any) -> str:
+    """Return the name of the library's function that a jitted equation runs; empty if it is the user's, or none."""
+    debug_info = getattr(getattr(equation.params.get("jaxpr"), "jaxpr", None), "debug_info", None)
+    name, _, place = str(getattr(debug_info, "func_src_info", "") or "").partition(" at ")
+    return name.lstrip("_") if place and is_foreign_file(place.rpartition(":")[0]) else ""
 
 
 def _evaluate(jax: Any, closed: Any, *arrays: Any) -> list[Any]:
