@@ -61,8 +61,8 @@ def choose_framework(function: Callable[..., Any]) -> FrameworkChoice:
     name = str(getattr(function, "__name__", type(function).__name__))
     used = _collect_names(function)
     annotated = _list_annotated_packages(function)
-    for packages in (used.packages, annotated):
-        frameworks = packages & set(FRAMEWORKS)
+    for named in (used.packages, annotated):
+        frameworks = named & set(FRAMEWORKS)
         if len(frameworks) > 1:
             raise _undecided_error(name, f"uses {' and '.join(sorted(frameworks))}", frameworks)
         if frameworks:
@@ -169,7 +169,7 @@ ATTRIBUTE_STEPS = {"LOAD_ATTR", "LOAD_METHOD"}
 def _list_packages(thing: object) -> Iterator[str]:
     """Yield the packages that a thing is of: a module, or something whose class or function one defines."""
     if isinstance(thing, types.ModuleType):
-        modules = [thing.__name__]
+        modules: list[object] = [thing.__name__]
     else:
         kinds = thing.__mro__ if isinstance(thing, type) else type(thing).__mro__
         modules = [getattr(thing, "__module__", None), *(kind.__module__ for kind in kinds)]

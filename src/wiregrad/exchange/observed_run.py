@@ -336,8 +336,9 @@ class ObservedRun:
                 named.setdefault(tensor.name, []).append(tensor.index)
         found: dict[str, NDArray[Any]] = {}
         for name, numbers in named.items():
-            parts = [self.read_held(gradient.sent[slot]) for gradient, slot in self.by_target.get(numbers[0], ())]
-            if len(numbers) == 1 and parts and all(part is not None for part in parts):
+            sent = [self.read_held(gradient.sent[slot]) for gradient, slot in self.by_target.get(numbers[0], ())]
+            parts = [part for part in sent if part is not None]
+            if len(numbers) == 1 and parts and len(parts) == len(sent):
                 found[name] = np.sum(parts, axis=0)
         return found
 
