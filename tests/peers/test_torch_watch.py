@@ -671,6 +671,31 @@ def test_a_function_is_watched_with_its_arguments(name: str) -> None:
     assert wg.watch(function, *args).blame().origins[0].op == op
 
 
+def derive_first(x: Any) -> Any:
+    (slope,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    return slope.sqrt().sum()
+
+
+def test_a_gradient_of_a_gradient_is_that_of_the_last_pass() -> None:
+    seen = wg.watch(derive_first, torch.ones(2))
+
+    assert seen.run.read_gradients()["x"] == pytest.approx([3.0**0.5] * 2)
+    assert not seen.blame()
+    assert wg.watch(derive_first, torch.zeros(2)).blame().origins[0].op == "sqrt"
+
+
+def test_a_function_that_differentiates_itself_is_asked_about_that() -> None:
+    model = nn.Linear(2, 1)
+
+    def take_step(x: Any) -> Any:
+        loss = (model(x) * 0.0).sqrt().sum()
+        loss.backward()
+        return loss
+
+    assert wg.watch(take_step, torch.ones(2)).blame().origins[0].op == "sqrt"
+    assert wg.watch(lambda x: take_step(x).detach(), torch.ones(2)).blame()
+
+
 @pytest.mark.parametrize("layer", ["observed", "circuit"])
 def test_a_page_is_written_instead_of_opened(tmp_path: Path, layer: str) -> None:
     seen = wg.watch(lambda x: x.sqrt().sum(), torch.ones(2))

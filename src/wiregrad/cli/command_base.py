@@ -939,7 +939,7 @@ class FrameworkTarget:
     def run(self) -> Run:
         """Run its circuit forward and backward, and compare the gradients with the framework's own."""
         run: Run = self._import_circuit().run()
-        self._note_differences(run)
+        self.note_differences(run)
         return run
 
     def blame(self) -> observed_run.ObservedBlame:
@@ -960,7 +960,7 @@ class FrameworkTarget:
         """Return a run, or the circuit alone if the function does not return a single number."""
         picture = self._make_target().choose_picture()
         if isinstance(picture, Run):
-            self._note_differences(picture)
+            self.note_differences(picture)
         return picture
 
     def trace_circuit(self) -> tuple[Circuit, Mapping[str, Any]]:
@@ -968,16 +968,7 @@ class FrameworkTarget:
         circuit = self._import_circuit()
         return circuit, circuit.point
 
-    def _watch(self) -> Any:
-        """Run the function once in its framework, with a gradient of 1 from every number that it returns."""
-        with self._run_in_framework() as (args, kwargs):
-            watched = exchange.watch_whole(self.function, self.framework, args, kwargs)
-        refusal = getattr(watched, "refusal", "")
-        if refusal:
-            click.echo(f"note: no gradient of the arguments was computed: {refusal}", err=True)
-        return watched
-
-    def _note_differences(self, run: Run) -> None:
+    def note_differences(self, run: Run) -> None:
         """Say on stderr which gradients of a run are not those of the framework."""
         theirs = self._watch().run.read_gradients()
         names = [name for name, ours in run.grads.items() if not _are_alike(ours, theirs.get(name))]
@@ -988,6 +979,15 @@ class FrameworkTarget:
                 "wiregrad blame and wiregrad check say why",
                 err=True,
             )
+
+    def _watch(self) -> Any:
+        """Run the function once in its framework, with a gradient of 1 from every number that it returns."""
+        with self._run_in_framework() as (args, kwargs):
+            watched = exchange.watch_whole(self.function, self.framework, args, kwargs)
+        refusal = getattr(watched, "refusal", "")
+        if refusal:
+            click.echo(f"note: no gradient of the arguments was computed: {refusal}", err=True)
+        return watched
 
     def _make_target(self) -> CircuitTarget:
         return CircuitTarget(*self.trace_circuit())

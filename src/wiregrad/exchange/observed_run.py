@@ -329,14 +329,16 @@ class ObservedRun:
         return found
 
     def read_gradients(self) -> dict[str, NDArray[Any]]:
-        """Return the gradient of each parameter and input that one came to and whose name is its own, as an array."""
+        """Return what the last backward pass sent to each parameter and input whose name is its own, as arrays."""
+        last = max((gradient.backward for gradient in self.gradients), default=0)
         named: dict[str, list[int]] = {}
         for tensor in self.tensors:
             if tensor.name and tensor.is_leaf:
                 named.setdefault(tensor.name, []).append(tensor.index)
         found: dict[str, NDArray[Any]] = {}
         for name, numbers in named.items():
-            sent = [self.read_held(gradient.sent[slot]) for gradient, slot in self.by_target.get(numbers[0], ())]
+            pairs = [pair for pair in self.by_target.get(numbers[0], ()) if pair[0].backward == last]
+            sent = [self.read_held(gradient.sent[slot]) for gradient, slot in pairs]
             parts = [part for part in sent if part is not None]
             if len(numbers) == 1 and parts and len(parts) == len(sent):
                 found[name] = np.sum(parts, axis=0)

@@ -891,8 +891,14 @@ def _watch_gradient(
             copied, named = _replace_tensors((copied, named), clones)
         result = function(*copied, **named)
         roots = [tensor for tensor in _list_roots(result, whole=whole) if tensor.requires_grad]
-        if roots:
-            _send_ones_back(roots)
+        has_run_backward = any(step.backwards for step in seen.steps)
+        try:
+            if roots:
+                _send_ones_back(roots)
+        except RuntimeError:
+            # The function has used up its graph by a backward pass of its own, which is then the one to ask.
+            if not has_run_backward:
+                raise
     return seen
 
 
