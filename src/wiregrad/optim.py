@@ -1078,11 +1078,14 @@ def _as_exact_floats(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _list_settings(model: Any) -> list[object]:
-    """Return what the modules of a model hold besides arrays, generators and other modules, as text."""
-    return [
-        (path, type(module), {name: repr(value) for name, value in vars(module).items() if _is_setting(value)})
-        for path, module in model.modules().items()
-    ]
+    """Return what the modules of a model hold besides parameters, buffers, generators and other modules, as text."""
+    return [(path, type(module), _list_own_settings(module)) for path, module in model.modules().items()]
+
+
+def _list_own_settings(module: Any) -> dict[str, str]:
+    # A buffer may be a plain number, as the number of batches is, which changes at each step.
+    own = {name: value for name, value in vars(module).items() if name not in module._buffers}
+    return {name: repr(value) for name, value in own.items() if _is_setting(value)}
 
 
 def _is_setting(value: object) -> bool:

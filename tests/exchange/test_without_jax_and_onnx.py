@@ -38,7 +38,7 @@ def test_a_missing_package_names_its_install_line(
 
 
 def test_a_function_without_arguments_is_refused_whatever_is_installed() -> None:
-    with pytest.raises(InputError, match=r"a function of JAX is watched as wg\.watch\(loss, params, x\)"):
+    with pytest.raises(InputError, match=r"a function is watched as wg\.watch\(loss, params, x\)"):
         wg.watch(abs)
 
 

@@ -429,6 +429,41 @@ def test_a_compiled_step_follows_the_mode_of_the_model() -> None:
     assert model[1].num_batches_tracked == 1.0
 
 
+NORMALIZED: dict[str, Callable[[np.random.Generator], list[nn.Module]]] = {
+    "vectors": lambda rng: [nn.Linear(2, 8, rng=rng), nn.BatchNorm1d(8), nn.Linear(8, 2, rng=rng)],
+    "mean of all batches": lambda rng: [nn.Linear(2, 2, rng=rng), nn.BatchNorm1d(2, momentum=None)],
+    "float32": lambda rng: [nn.BatchNorm1d(2, dtype=np.float32), nn.Linear(2, 2, rng=rng, dtype=np.float32)],
+    "with dropout": lambda rng: [nn.BatchNorm1d(2), nn.Dropout(0.5, rng=rng), nn.Linear(2, 2, rng=rng)],
+    "nested": lambda rng: [nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2, affine=False)), nn.Linear(2, 2, rng=rng)],
+    "images": lambda rng: [nn.Unflatten(1, (2, 1, 1)), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 2, rng=rng)],
+}
+
+
+@pytest.mark.parametrize("kind", NORMALIZED)
+def test_a_compiled_step_with_running_means_is_one_recording(kind: str) -> None:
+    plain, compiled = (nn.Sequential(*NORMALIZED[kind](np.random.default_rng(0))) for _ in range(2))
+    rng = np.random.default_rng(1)
+    dtype = next(iter(plain.arrays().values())).dtype
+    optimizer = optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
+    take_step = optim.CompiledStep(
+        compiled, lambda model, x, y: nn.cross_entropy(model(x), y), optim.SGD(compiled.parameters(), 0.1, momentum=0.9)
+    )
+    recordings = set()
+    for _ in range(20):
+        x, y = rng.normal(size=(32, 2)).astype(dtype), rng.integers(0, 2, 32)
+        optimizer.zero_grad()
+        nn.cross_entropy(plain(x), y).backward()
+        optimizer.step()
+        take_step(x, y)
+        recordings.add((id(take_step._compiled), take_step._compiled.info.records))
+    wanted, found = plain.state_dict(), compiled.state_dict()
+
+    assert len(recordings) == 1
+    assert all(found[name].dtype == array.dtype for name, array in wanted.items())
+    tolerance = 1e-12 if dtype == np.float64 else 1e-5
+    assert not [name for name in wanted if not np.allclose(found[name], wanted[name], rtol=tolerance, atol=tolerance)]
+
+
 def test_a_compiled_step_clips_gradients() -> None:
     model, twin = make_model(), make_model()
     optim.CompiledStep(model, compute_error, optim.SGD(model.parameters(), lr=1.0), max_norm=0.01)(X, Y)

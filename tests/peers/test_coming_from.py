@@ -21,7 +21,7 @@ import tensorflow
 import torch
 
 import wiregrad as wg
-from wiregrad.errors import NoRuleError
+from wiregrad.errors import NoRuleError, OperandError
 
 from ..support.habit_tables import MATRIX, VECTOR, HabitRow, Scope, compare_row, read_rows
 from ..test_coming_from import SCOPES
@@ -133,6 +133,15 @@ def test_a_function_of_pytorch_that_gets_a_value_says_what_to_write(call: Callab
         call(wg.Value(MATRIX))
 
     first, *rest = str(caught.value).splitlines()
-    assert first == message
+    assert (
+        first == f"{message}, or import the whole function with wg.from_torch, or ask its own run with wg.watch(f, x)"
+    )
     assert len(rest) == 1
     assert __file__ in rest[0]
+
+
+@pytest.mark.parametrize("ask", [wg.blame, wg.check_grads])
+@pytest.mark.parametrize("function", [lambda x: x.std(), torch.std, lambda x: torch.sqrt(x).sum()])
+def test_questions_about_functions_of_pytorch_lead_to_its_own_run(ask: Any, function: Any) -> None:
+    with pytest.raises(OperandError, match=r"ask PyTorch's own run with wg.watch\(f, \*args\)"):
+        ask(function, torch.zeros(2))

@@ -629,3 +629,76 @@ def test_the_first_step_with_a_spoiled_gradient_is_named() -> None:
 
     assert seen.run.step == 2
     assert [origin.call for origin in seen.blame().origins] == ["torch.sqrt(x * x)"]
+
+
+def test_a_watched_function_leaves_no_gradient_behind() -> None:
+    model = nn.Linear(2, 1)
+    model.weight.grad = torch.full((1, 2), 5.0)
+    x = torch.ones(2, requires_grad=True)
+    seen = wg.watch(lambda x: model(x).sum(), x)
+
+    assert x.grad is None
+    assert model.bias.grad is None
+    assert model.weight.grad.tolist() == [[5.0, 5.0]]
+    assert {name: array.tolist() for name, array in seen.run.read_gradients().items()} == {
+        "x": model.weight[0].tolist(),
+        "model.weight": [[1.0, 1.0]],
+        "model.bias": [1.0],
+    }
+
+
+def write_to_argument(x: Any) -> Any:
+    x += 1.0
+    return x.sqrt().sum()
+
+
+def take_parts(parts: Any) -> Any:
+    return parts["a"].sqrt().sum() + parts["b"][0].sum()
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
+    "in place": (write_to_argument, (-torch.ones(2),), "sqrt"),
+    "nested": (take_parts, ({"a": torch.zeros(2), "b": [torch.ones(2)]},), "sqrt"),
+    "module": (nn.Sequential(nn.Linear(2, 1), nn.Flatten(0)), (torch.full((1, 2), torch.inf),), ""),
+    "several results": (lambda x: (x.log().sum(), x.sqrt()), (torch.zeros(2),), "log"),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_is_watched_with_its_arguments(name: str) -> None:
+    function, args, op = FUNCTIONS[name]
+
+    assert wg.watch(function, *args).blame().origins[0].op == op
+
+
+def derive_first(x: Any) -> Any:
+    (slope,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    return slope.sqrt().sum()
+
+
+def test_a_gradient_of_a_gradient_is_that_of_the_last_pass() -> None:
+    seen = wg.watch(derive_first, torch.ones(2))
+
+    assert seen.run.read_gradients()["x"] == pytest.approx([3.0**0.5] * 2)
+    assert not seen.blame()
+    assert wg.watch(derive_first, torch.zeros(2)).blame().origins[0].op == "sqrt"
+
+
+def test_a_function_that_differentiates_itself_is_asked_about_that() -> None:
+    model = nn.Linear(2, 1)
+
+    def take_step(x: Any) -> Any:
+        loss = (model(x) * 0.0).sqrt().sum()
+        loss.backward()
+        return loss
+
+    assert wg.watch(take_step, torch.ones(2)).blame().origins[0].op == "sqrt"
+    assert wg.watch(lambda x: take_step(x).detach(), torch.ones(2)).blame()
+
+
+@pytest.mark.parametrize("layer", ["observed", "circuit"])
+def test_a_page_is_written_instead_of_opened(tmp_path: Path, layer: str) -> None:
+    seen = wg.watch(lambda x: x.sqrt().sum(), torch.ones(2))
+    seen.explore(layer=layer, output=tmp_path / "page.html")
+
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")

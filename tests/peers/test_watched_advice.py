@@ -59,6 +59,12 @@ TORCH_CASES = [
     *clamp("x * torch.log(x)", "x * torch.log(x.clamp_min(1e-12))", 0.0, says="torch.log(x.clamp_min(1e-12))"),
     *clamp("torch.log1p(x)", "torch.log1p(x.clamp_min(-1 + 1e-6))", -1.0, -2.0),
     *clamp("torch.sqrt(x)", "torch.sqrt(x.clamp_min(1e-12))", 0.0, -1.0),
+    Case(
+        "x / (x * x).sum().sqrt()",
+        "divide by torch.sqrt(x.clamp_min(1e-12))",
+        "x / torch.sqrt((x * x).sum().clamp_min(1e-12))",
+        (0.0, 0.0),
+    ),
     *clamp("torch.sqrt(x)", "torch.sqrt(x.clamp_min(0.01))", 0.0, dtype="float16"),
     *clamp("torch.rsqrt(x)", "torch.rsqrt(x.clamp_min(1e-12))", 0.0, -1.0, 1e-30),
     *clamp("x ** 0.5", "x.clamp_min(1e-12) ** 0.5", 0.0, -1.0, says="x.clamp_min(1e-12) ** p"),
@@ -192,6 +198,18 @@ def test_advice_mends_a_program_of_pytorch(case: Case) -> None:
     assert not mended.blame()
 
 
+SAFE_NORM = "jnp.linalg.norm(jnp.where(x == 0, 1e-12, x))"
+SAFE_ROOT = "divide by jnp.sqrt(jnp.maximum(x, 1e-12))"
+NORM_PROGRAMS = ("{}", "x / {}", "x / jnp.maximum({}, 1e-8)", "x / ({} + 1e-8)", "jnp.where(x > 0, {}, 0)")
+STD_PROGRAMS = ("{}", "(x - jnp.mean(x)) / {}", "(x - jnp.mean(x)) / ({} + 1e-8)")
+
+
+def zeros(program: str, mended: str, broken: str = "", says: str = "") -> list[Case]:
+    """Return the case of a program of a norm or spread, in braces, at zeros; mended, another one stands there."""
+    broken = broken or ("jnp.linalg.norm(x)" if "norm" in mended else "jnp.std(x)")
+    return [Case(program.format(broken), says or mended, program.format(mended), (0.0, 0.0))]
+
+
 JAX_CASES = [
     *clamp("jnp.log(x)", "jnp.log(jnp.maximum(x, 1e-12))", 0.0, -1.0, 1e-42),
     *clamp("jnp.log(jax.nn.sigmoid(x))", "jax.nn.log_sigmoid(x)", -200.0),
@@ -215,6 +233,9 @@ JAX_CASES = [
     *clamp("jnp.arccosh(x + 0.5)", "jnp.arccosh(jnp.maximum(x, 1 + 1e-6))", 0.5, says="jnp.maximum(x, 1 + 1e-6)"),
     *clamp("jnp.arctan2(x, x)", "jnp.arctan2(x, jnp.where(x == 0, 1e-12, x))", 0.0, says="jnp.where(x == 0, 1e-12, x)"),
     *clamp("x * x", "(x * 1e-15) * (x * 1e-15)", 1e30, says="scale the numbers down"),
+    *(case for program in NORM_PROGRAMS for case in zeros(program, SAFE_NORM)),
+    *(case for program in STD_PROGRAMS for case in zeros(program, "jnp.sqrt(jnp.var(x) + 1e-12)")),
+    *zeros("x / {}", "jnp.sqrt(jnp.maximum(jnp.sum(x * x), 1e-12))", "jnp.sqrt(jnp.sum(x * x))", says=SAFE_ROOT),
 ]
 
 

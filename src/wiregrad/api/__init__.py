@@ -184,12 +184,24 @@ class Drawable:
             files.replace_file(path, [memoryview(text.encode())])
         return text
 
-    def explore(self, *, port: int = 0, browser: bool = True, wait: bool = True, source: bool = False) -> Any:
+    def explore(
+        self,
+        *,
+        output: str | PathLike[str] | None = None,
+        port: int = 0,
+        browser: bool = True,
+        wait: bool = True,
+        source: bool = False,
+    ) -> Any:
         """Open the explorer with this circuit in the browser, from a server on this machine; Ctrl-C ends it.
 
         With `wait=False` the server runs in the background; the returned object has `url` and `stop()`. In a notebook
-        the explorer is shown below the cell instead, or the picture if the extra `notebook` is not installed.
+        the explorer is shown below the cell instead, or the picture if the extra `notebook` is not installed. With
+        `output="page.html"` it is written to a file, as `to_html` does, and nothing is opened.
         """
+        if output is not None:
+            self.to_html(output, source=source)
+            return None
         if widget.in_notebook():
             return widget.show_in_notebook(*self._circuit_and_run, source=source)
         session = page_data.ExplorerSession(*self._circuit_and_run, source=source)

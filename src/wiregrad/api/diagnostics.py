@@ -63,13 +63,25 @@ def blame(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) 
     if _is_torch_module(f):
         raise OperandError(
             f"wg.blame takes a function of NumPy; got the PyTorch module {type(f).__name__}: write "
-            "wg.from_torch(module, *args).run().blame()"
+            "wg.watch(module, *args).blame(), or wg.from_torch(module, *args).run().blame() for the circuit"
         )
+    _refuse_tensors("blame", "blame()", args, kwargs)
     with np.errstate(all="ignore"):
         circuit, inputs = trace_with_inputs(f, args, kwargs)
         if not inputs and callable(f):
             refuse_whole_numbers(f, args, kwargs)
         return Run.from_backend_run(interpreter.run_all_outputs(circuit, inputs)).blame()
+
+
+def _refuse_tensors(question: str, method: str, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    """Raise for tensors of PyTorch: their methods have other meanings than those of the values that f would get."""
+    torch = sys.modules.get("torch")
+    tensors = [] if torch is None else [arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.Tensor)]
+    if tensors:
+        raise OperandError(
+            f"wg.{question} takes a function of NumPy, and arrays; got a torch.Tensor: ask PyTorch's own run with "
+            f"wg.watch(f, *args).{method}, take the circuit with wg.from_torch(f, *args), or pass tensor.numpy()"
+        )
 
 
 def _is_torch_module(thing: object) -> bool:
@@ -105,6 +117,8 @@ def check_grads(
     _check_handwritten(f, args, grad)
     if isinstance(f, Circuit):
         kwargs = f._complete_inputs(args, kwargs)
+    else:
+        _refuse_tensors("check_grads", "check_backward()", args, kwargs)
     try:
         report = check_gradients(f, args, kwargs, order=order)
     except TypeError as error:

@@ -25,6 +25,7 @@ from wiregrad.cli.command_base import (
     STDIO,
     CommandFailure,
     CommandTarget,
+    FrameworkTarget,
     TargetCommand,
     check_node_name,
     complete_file_names,
@@ -186,6 +187,8 @@ def _print_found(target: CommandTarget, query: str, document: bool) -> None:
         raise click.UsageError(f"wanted a query before the values, such as op:tanh; got {query!r}")
     query = _join_comparisons(query)
     run = run_all_outputs(circuit, point) if point or not circuit.inputs else None
+    if run is not None and isinstance(target, FrameworkTarget):
+        target.note_differences(run)
     terms = large_circuits.find_number_terms(query)
     if run is None and terms:
         wanted = " ".join(f"{name}=..." for name in circuit.inputs[:5])
@@ -328,8 +331,12 @@ RUN_QUESTIONS = (
 )
 
 
-def _print_check(target: CommandTarget, order: int, document: bool) -> None:
-    report = target.check(order)
+def _print_check(target: CommandTarget, order: int, meant: Sequence[str], document: bool) -> None:
+    if meant and not isinstance(target, FrameworkTarget):
+        raise click.UsageError("--straight-through names rules of PyTorch or JAX, which this target has not")
+    report = target.check(order, meant) if isinstance(target, FrameworkTarget) else target.check(order)
+    if not report.ok and isinstance(target, FrameworkTarget):
+        click.echo("note: a rule of yours that is meant to differ is left out with --straight-through NAME", err=True)
     print_answer("check", report, document, has_problem=not report.ok)
 
 
@@ -341,6 +348,12 @@ check_command = TargetCommand(
     [
         click.Option(
             ["--order"], type=click.IntRange(1, 2), default=2, show_default=True, help="How many derivatives."
+        ),
+        click.Option(
+            ["--straight-through", "meant"],
+            metavar="NAME",
+            multiple=True,
+            help="A rule of yours, in PyTorch or JAX, that is meant to differ from the derivative.",
         ),
         json_option(),
     ],

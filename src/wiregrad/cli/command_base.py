@@ -44,7 +44,8 @@ from numpy.typing import NDArray
 from wiregrad import ir
 from wiregrad.api import Circuit, ImportedCircuit, Run, load
 from wiregrad.backends import interpreter
-from wiregrad.dtypes import JsonValue, PythonNumber
+from wiregrad.cli.framework_choice import choose_framework
+from wiregrad.dtypes import JsonValue, PythonNumber, format_brief_number
 from wiregrad.errors import (
     FormulaError,
     InputError,
@@ -318,6 +319,7 @@ def encode_lines(text: str) -> bytes:
 if TYPE_CHECKING:
     from wiregrad import exchange
     from wiregrad.api import diagnostics, values
+    from wiregrad.exchange import observed_run
     from wiregrad.inspect import check
     from wiregrad.inspect.blame import Blame
     from wiregrad.inspect.check import GradientCheck
@@ -684,7 +686,8 @@ def _run_file(path: Path) -> dict[str, Any]:
 
 def _compile_file(path: Path) -> types.CodeType:
     try:
-        return compile(path.read_bytes(), str(path), "exec")
+        # The file has its own future imports, and not those of this one.
+        return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     except OSError as error:
         raise CommandFailure(f"cannot read {path}: {error.strerror}") from None
     except (SyntaxError, ValueError) as error:
@@ -718,10 +721,10 @@ class CommandTarget(Protocol):
     def run(self) -> Run:
         """Run it forward and backward."""
 
-    def blame(self) -> Blame:
+    def blame(self) -> Blame | observed_run.ObservedBlame:
         """Find what made something non-finite."""
 
-    def check(self, order: int) -> GradientCheck:
+    def check(self, order: int) -> GradientCheck | observed_run.BackwardCheck:
         """Compare its rules with differences."""
 
     def choose_picture(self) -> Circuit | Run:
@@ -747,49 +750,12 @@ def parse_target(text: str, values: Sequence[str], form: str | None = None) -> C
     if isinstance(loaded, ir.CircuitGraph):
         return CircuitTarget(Circuit(loaded.columns), _read_typed_values(loaded, texts))
     args, kwargs = bind_arguments(_find_signature_holder(loaded), texts)
-    framework = find_framework(loaded)
-    if framework is not None:
-        return FrameworkTarget(loaded, framework, args, kwargs)
+    choice = choose_framework(loaded)
+    if choice.note:
+        click.echo(f"note: {choice.note}", err=True)
+    if choice.framework is not None:
+        return FrameworkTarget(loaded, choice.framework, args, kwargs)
     return FunctionTarget(loaded, texts, args, kwargs)
-
-
-FRAMEWORKS = ("torch", "jax")
-"""The packages whose functions are taken as they are, by `wg.from_torch` and `wg.from_jax`."""
-
-
-def find_framework(function: Callable[..., Any]) -> str | None:
-    """Return the framework that a function computes with; None if it is NumPy or plain Python.
-
-    A module of PyTorch computes with PyTorch. Otherwise the names that the function uses decide, and those of the
-    functions in its file that it calls.
-
-    >>> find_framework(np.tanh) is None
-    True
-    """
-    roots = {cls.__module__.partition(".")[0] for cls in type(function).__mro__}
-    pending = [inspect.unwrap(function)]
-    seen = set[int]()
-    while pending and not roots & set(FRAMEWORKS):
-        code = getattr(pending[-1], "__code__", None)
-        names = getattr(pending.pop(), "__globals__", {})
-        if code is None or id(code) in seen:
-            continue
-        seen.add(id(code))
-        used = [names[name] for name in _list_names(code) if name in names]
-        roots |= {_find_package(thing) for thing in used}
-        pending += [inspect.unwrap(thing) for thing in used if _is_own_function(thing)]
-    return next((framework for framework in FRAMEWORKS if framework in roots), None)
-
-
-def _list_names(code: types.CodeType) -> list[str]:
-    """Return the global names and attributes that code uses, also in the functions inside it."""
-    inner = [name for part in code.co_consts if isinstance(part, types.CodeType) for name in _list_names(part)]
-    return [*code.co_names, *inner]
-
-
-def _find_package(thing: object) -> str:
-    module = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", None)
-    return str(module or "").partition(".")[0]
 
 
 def _find_signature_holder(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -805,6 +771,8 @@ def choose_output(target: CommandTarget, name: str) -> CircuitTarget:
     -1.0
     """
     circuit, values = target.trace_circuit()
+    if isinstance(target, FrameworkTarget):
+        click.echo(f"note: --output asks the circuit, by wiregrad's rules, not those of {target.framework}", err=True)
     return CircuitTarget(circuit.with_output(check_node_name(circuit, name)), values)
 
 
@@ -957,7 +925,11 @@ class FunctionTarget:
 
 @dataclass(frozen=True)
 class FrameworkTarget:
-    """A function of PyTorch or JAX, and its arguments as NumPy arrays and numbers."""
+    """A function of PyTorch or JAX, and its arguments as NumPy arrays and numbers.
+
+    What is not finite, and rules of the user's own, are answered by the framework's own run. Everything else is read
+    off the circuit, whose gradients follow wiregrad's rules; a note says where the framework's own differ.
+    """
 
     function: Callable[..., Any]
     framework: str
@@ -965,41 +937,76 @@ class FrameworkTarget:
     kwargs: dict[str, Any]
 
     def run(self) -> Run:
-        """Run its circuit forward and backward."""
-        return self._import_circuit().run()
+        """Run its circuit forward and backward, and compare the gradients with the framework's own."""
+        run: Run = self._import_circuit().run()
+        self.note_differences(run)
+        return run
 
-    def blame(self) -> Blame:
-        """Find what made something non-finite in its circuit."""
-        return self._make_target().blame()
+    def blame(self) -> observed_run.ObservedBlame:
+        """Find what made something non-finite in the framework's own run."""
+        answer: observed_run.ObservedBlame = self._watch().blame()
+        return answer
 
-    def check(self, order: int) -> GradientCheck:
-        """Compare the rules of its circuit with differences."""
-        return self._make_target().check(order)
+    def check(self, order: int, meant: Sequence[str] = ()) -> GradientCheck | observed_run.BackwardCheck:
+        """Compare the user's own rules with what they are rules of, then those of the circuit with differences.
+
+        Rules in `meant` are left out. JAX's are nodes of the circuit, which is then not compared.
+        """
+        own: observed_run.BackwardCheck = self._watch().check_backward(straight_through=meant)
+        is_whole = not meant or self.framework != "jax"
+        return self._make_target().check(order) if own.ok and is_whole else own
 
     def choose_picture(self) -> Circuit | Run:
         """Return a run, or the circuit alone if the function does not return a single number."""
-        return self._make_target().choose_picture()
+        picture = self._make_target().choose_picture()
+        if isinstance(picture, Run):
+            self.note_differences(picture)
+        return picture
 
     def trace_circuit(self) -> tuple[Circuit, Mapping[str, Any]]:
         """Return its circuit, and the values that its inputs had."""
         circuit = self._import_circuit()
         return circuit, circuit.point
 
+    def note_differences(self, run: Run) -> None:
+        """Say on stderr which gradients of a run are not those of the framework."""
+        theirs = self._watch().run.read_gradients()
+        names = [name for name, ours in run.grads.items() if not _are_alike(ours, theirs.get(name))]
+        if names:
+            shown = ", ".join(f"{name} {format_brief_number(theirs.get(name))}" for name in names[:MAX_LISTED_NAMES])
+            click.echo(
+                f"note: gradients here follow wiregrad's rules; those of {self.framework} itself are {shown}; "
+                "wiregrad blame and wiregrad check say why",
+                err=True,
+            )
+
+    def _watch(self) -> Any:
+        """Run the function once in its framework, with a gradient of 1 from every number that it returns."""
+        with self._run_in_framework() as (args, kwargs):
+            watched = exchange.watch_whole(self.function, self.framework, args, kwargs)
+        refusal = getattr(watched, "refusal", "")
+        if refusal:
+            click.echo(f"note: no gradient of the arguments was computed: {refusal}", err=True)
+        return watched
+
     def _make_target(self) -> CircuitTarget:
         return CircuitTarget(*self.trace_circuit())
 
     def _import_circuit(self) -> ImportedCircuit:
         """Run the function once in its framework and return its circuit."""
-        with run_user_code(function_name(self.function), locate_function(self.function)):
-            args = tuple(map(self._convert_argument, self.args))
-            if self.framework == "jax":
-                if self.kwargs:
-                    raise InputError(f"keyword-only arguments of a function of JAX cannot be given: {[*self.kwargs]}")
-                circuit: ImportedCircuit = exchange.from_jax(self.function, *args)
-            else:
-                kwargs: dict[str, Any] = {name: self._convert_argument(value) for name, value in self.kwargs.items()}
-                circuit = exchange.from_torch(self.function, *args, **kwargs)
+        with self._run_in_framework() as (args, kwargs):
+            load = exchange.from_jax if self.framework == "jax" else exchange.from_torch
+            circuit: ImportedCircuit = load(self.function, *args, **kwargs)
         return circuit
+
+    @contextmanager
+    def _run_in_framework(self) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """Give the arguments as arrays of the framework; errors of the function become failures."""
+        with run_user_code(function_name(self.function), locate_function(self.function)):
+            if self.kwargs and self.framework == "jax":
+                raise InputError(f"keyword-only arguments of a function of JAX cannot be given: {[*self.kwargs]}")
+            kwargs = {name: self._convert_argument(value) for name, value in self.kwargs.items()}
+            yield tuple(map(self._convert_argument, self.args)), kwargs
 
     def _convert_argument(self, value: object) -> object:
         """Return a number or an array of floats as an array of the framework; anything else as it is."""
@@ -1012,6 +1019,18 @@ class FrameworkTarget:
         # A module has parameters of float32, unless PyTorch was told otherwise.
         array = np.asarray(value)
         return torch.tensor(array, dtype=torch.get_default_dtype() if array.dtype == np.float64 else None)
+
+
+def _are_alike(ours: object, theirs: object) -> bool:
+    """Return whether two gradients are equal up to rounding; an absent one is 0."""
+    a, b = (np.asarray(0.0 if gradient is None else gradient) for gradient in (ours, theirs))
+    with np.errstate(all="ignore"):
+        scale = np.max(np.abs(b[np.isfinite(b)]), initial=0.0)
+        return bool(np.allclose(a, b, rtol=GRADIENT_TOLERANCE, atol=GRADIENT_TOLERANCE * scale, equal_nan=True))
+
+
+GRADIENT_TOLERANCE = 1e-2
+"""Relative difference up to which two gradients are the same number in other orders of rounding."""
 
 
 def bind_arguments(function: Callable[..., Any], texts: Mapping[str, str]) -> tuple[tuple[Any, ...], dict[str, Any]]:

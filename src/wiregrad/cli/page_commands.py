@@ -26,6 +26,7 @@ from wiregrad.cli.command_base import (
     CommandFailure,
     CommandTarget,
     ExampleCommand,
+    FrameworkTarget,
     complete_file_names,
     encode_lines,
     escape_control_characters,
@@ -187,9 +188,12 @@ def run_target(target: CommandTarget, defaults: Mapping[str, float]) -> tuple[Ci
         names = ", ".join(missing[:5]) + " and others" * (len(missing) > 5)
         click.echo(f"note: inputs without a value start at 1: {names}", err=True)
     # Without values, ones may flip a branch of a traced function; then the page shows a note.
-    return circuit, Run.from_backend_run(
+    run = Run.from_backend_run(
         interpreter.run_all_outputs(circuit, interpreter.bind_inputs(circuit, [point], {}), check=bool(values))
     )
+    if isinstance(target, FrameworkTarget):
+        target.note_differences(run)
+    return circuit, run
 
 
 def _make_ones(kind: WireType) -> WireValue:

@@ -33,7 +33,7 @@ def watch(model: Any = None, *, keep: int | str = "auto", stop: bool = False) ->
 @overload
 def watch(
     model: Callable[..., Any], argument: object, /, *args: object, max_steps: int = 1000
-) -> "jax_import.WatchedFunction": ...
+) -> "jax_import.WatchedFunction | torch_import.WatchedProgram": ...
 
 
 def watch(model: Any = None, *args: object, keep: int | str = "auto", stop: bool = False, max_steps: int = 1000) -> Any:
@@ -44,14 +44,16 @@ def watch(model: Any = None, *args: object, keep: int | str = "auto", stop: bool
     instead. With `"auto"`, program and watch together take at most three times the memory of the program. With `stop`
     the block ends with a `NonFiniteError` after the first step whose loss or gradients are not finite.
 
-    For JAX, pass a function and its arguments. It is run once, with the gradient of its first result; loops of up to
-    `max_steps` steps are unrolled.
+    A function of JAX or PyTorch is watched with its arguments: it is run once, on copies of them, with the gradient of
+    its first result. Loops of JAX are unrolled up to `max_steps` steps.
 
     >>> import torch
     >>> x = torch.zeros(2, requires_grad=True)
     >>> with watch() as seen:
     ...     x.sqrt().sum().backward()
     >>> seen.blame().origins[0].op
+    'sqrt'
+    >>> watch(lambda x: x.sqrt().sum(), torch.zeros(2)).blame().origins[0].op
     'sqrt'
     >>> import jax.numpy as jnp
     >>> watch(lambda x: jnp.sum(jnp.sqrt(x)), jnp.zeros(2)).blame().origins[0].op
@@ -60,17 +62,35 @@ def watch(model: Any = None, *args: object, keep: int | str = "auto", stop: bool
     if not args:
         if callable(model) and not is_of_torch(model):
             raise InputError(
-                f"watch({short_repr(model)}) lacks arguments: a function of JAX is watched as "
+                f"watch({short_repr(model)}) lacks arguments: a function is watched as "
                 "wg.watch(loss, params, x), and a PyTorch program as `with wg.watch(model) as seen:`"
             )
         return torch_import.WatchedProgram(model, keep=keep, stop=stop)
     if not callable(model) or keep != "auto" or stop:
-        raise InputError("watch(function, *args) takes a function of JAX; keep= and stop= are for PyTorch programs")
-    if any(map(is_of_torch, (model, *args))):
-        raise InputError(
-            "watch(function, *args) takes a function of JAX; for PyTorch write `with wg.watch(model) as seen:`"
-        )
+        raise InputError("watch(function, *args) takes a function; keep= and stop= are for `with wg.watch(model)`")
+    if any(map(holds_tensors, (model, *args))):
+        return torch_import.watch_function(model, args, {})
     return jax_import.WatchedFunction(model, args, max_steps)
+
+
+def watch_whole(function: Callable[..., Any], framework: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    """Watch a function of the named framework, with a gradient of 1 from every number of all its results."""
+    if framework == "torch":
+        return torch_import.watch_function(function, args, keywords, whole=True)
+    return jax_import.WatchedFunction(function, args, whole=True)
+
+
+def holds_tensors(value: object) -> bool:
+    """Return whether a value is a module or tensor of PyTorch, or a dict or list that has one.
+
+    >>> holds_tensors([3.0])
+    False
+    """
+    if isinstance(value, Mapping):
+        return any(map(holds_tensors, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(holds_tensors, value))
+    return is_of_torch(value)
 
 
 def is_of_torch(value: object) -> bool:

@@ -560,7 +560,10 @@ def bind_arguments(names: Sequence[str], args: Sequence[Any], named: Mapping[str
         given[name] = value
     missing = [name for name in names if name not in given]
     if missing:
-        raise InputError(f"no value for {join_first_names(missing)}")
+        hint = (
+            "" if any(map(str.isidentifier, missing)) else "; to keep parameters, trace model.holding(model.arrays())"
+        )
+        raise InputError(f"no value for {join_first_names(missing)}{hint}")
     return [given[name] for name in names]
 
 

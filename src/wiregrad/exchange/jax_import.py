@@ -1108,6 +1108,7 @@ class FunctionRecorder(JaxprRunner):
         self.run = ObservedRun(read=read_array, framework="jax")
         self.calls: list[RecordedCall] = []
         self._site = NO_SITE
+        self._library_call = ""
         self._counts: dict[str, int] = {}
         self._seen: dict[str, set[Any]] = {}
         self._pieces: dict[int, tuple[Any, Sequence[JaxValue]]] = {}
@@ -1162,7 +1163,11 @@ class FunctionRecorder(JaxprRunner):
         name = equation.primitive.name
         rule = RULES.get(name)
         if rule in ENTERING_RULES:
-            return list(rule(self, equation, *operands))
+            around = self._library_call
+            self._library_call = around or find_library_function(equation)
+            results = list(rule(self, equation, *operands))
+            self._library_call = around
+            return results
         function = partial(_bind_arrays, equation)
         if rule is not _custom:
             return self.record(name, function, operands)
@@ -1199,6 +1204,7 @@ class FunctionRecorder(JaxprRunner):
         site = self._site
         op = ObservedOp(index, title, "", arguments, {}, references, site.call, site.function, None, "forward", 0, True)
         op.module_call, op.scope = site.number, "function"
+        op.library_call = self._library_call
         self.run.ops.append(op)
         self.calls.append(RecordedCall(function, tuple(operands), tuple(results)))
         if any(self._flows(result) for result in results):
@@ -1232,13 +1238,14 @@ class FunctionRecorder(JaxprRunner):
         seen.add(stack)
         return self._counts.get(name, 0)
 
-    def pull_back(self, root: JaxValue) -> dict[int, Any]:
-        """Send a gradient of 1 back from a result; return the gradient of each tensor that one came to."""
+    def pull_back(self, roots: Sequence[JaxValue]) -> dict[int, Any]:
+        """Send a gradient of 1 back from results; return the gradient of each tensor that one came to."""
         self.run.backwards = 1
-        if root.number is None or not self._flows(root):
-            return {}
-        self.run.roots.append(root.number)
-        gradients: dict[int, Any] = {root.number: self.jax.numpy.ones_like(root.array)}
+        gradients: dict[int, Any] = {}
+        for root in roots:
+            if root.number is not None and self._flows(root):
+                self.run.roots.append(root.number)
+                gradients[root.number] = gradients.get(root.number, 0.0) + self.jax.numpy.ones_like(root.array)
         for op, recorded in zip(reversed(self.run.ops), reversed(self.calls), strict=True):
             received = [gradients.get(int(result.number or 0)) for result in recorded.results]
             if all(part is None for part in received):
@@ -1308,6 +1315,13 @@ ENTERING_RULES = (_enter, _choose, _scan, _loop)
 
 def _bind_arrays(equation: Any, *arrays: Any) -> list[Any]:
     return _bind(equation, arrays)
+
+
+def find_library_function(equation: Any) -> str:
+    """Return the name of the library's function that a jitted equation runs; empty if it is the user's, or none."""
+    debug_info = getattr(getattr(equation.params.get("jaxpr"), "jaxpr", None), "debug_info", None)
+    name, _, place = str(getattr(debug_info, "func_src_info", "") or "").partition(" at ")
+    return name.lstrip("_") if place and is_foreign_file(place.rpartition(":")[0]) else ""
 
 
 def _evaluate(jax: Any, closed: Any, *arrays: Any) -> list[Any]:
@@ -1389,7 +1403,10 @@ def find_difference(sent: NDArray[Any], expected: Sequence[NDArray[Any]]) -> tup
 class WatchedFunction(RunQuestions):
     """What JAX computed for a function at a point, op by op, with the gradient of its result: ask it why."""
 
-    def __init__(self, function: Callable[..., Any], args: Sequence[Any], max_steps: int = MAX_STEPS) -> None:
+    def __init__(
+        self, function: Callable[..., Any], args: Sequence[Any], max_steps: int = MAX_STEPS, *, whole: bool = False
+    ) -> None:
+        """Run the function once; with `whole`, a gradient of 1 is sent back from every number of all results."""
         with require_package("jax", "watching a JAX function"):
             import jax  # noqa: PLC0415 - optional
         self._function = function
@@ -1398,12 +1415,12 @@ class WatchedFunction(RunQuestions):
         self._recorder = FunctionRecorder(jax, max_steps)
         closed = jax.make_jaxpr(function)(*args)
         inputs = list(self._add_inputs(jax))
-        if not any(_is_inexact(value.array) for value in inputs):
+        if not whole and not any(_is_inexact(value.array) for value in inputs):
             raise InputError("watch differentiates by real and complex arguments; got none")
         results = self._recorder.run_closed(closed, inputs)
-        root = _find_loss(results)
-        gradients = self._recorder.pull_back(root)
-        self._compare_with_jax(jax, inputs, gradients)
+        roots = [k for k, value in enumerate(results) if _is_inexact(value.array)] if whole else _find_loss(results)
+        gradients = self._recorder.pull_back([results[k] for k in roots])
+        self._compare_with_jax(jax, inputs, gradients, roots)
 
     def _add_inputs(self, jax: Any) -> Iterator[JaxValue]:
         """Add the leaves of the arguments; those of the first one are what JAX differentiates by, the parameters."""
@@ -1416,18 +1433,22 @@ class WatchedFunction(RunQuestions):
                 self.run.parameters[name] = True
             yield self._recorder.add_tensor(array, kind=kind, name=name, flows=flows)
 
-    def _compare_with_jax(self, jax: Any, inputs: Sequence[JaxValue], gradients: dict[int, Any]) -> None:
+    def _compare_with_jax(
+        self, jax: Any, inputs: Sequence[JaxValue], gradients: dict[int, Any], roots: Sequence[int]
+    ) -> None:
         """Check that the ops, one by one, give the gradient that JAX gives for the whole function."""
         leaves, tree = jax.tree_util.tree_flatten(tuple(self._args))
         slots = [k for k, value in enumerate(inputs) if _is_inexact(value.array)]
 
-        def loss(*parts: Any) -> Any:
+        def compute_roots(*parts: Any) -> list[Any]:
             given = list(leaves)
             for slot, part in zip(slots, parts, strict=True):
                 given[slot] = part
-            return jax.tree_util.tree_leaves(self._function(*jax.tree_util.tree_unflatten(tree, given)))[0]
+            results = jax.tree_util.tree_leaves(self._function(*jax.tree_util.tree_unflatten(tree, given)))
+            return [results[k] for k in roots]
 
-        expected = jax.grad(loss, tuple(range(len(slots))))(*[inputs[slot].array for slot in slots])
+        values, pull = jax.vjp(compute_roots, *[inputs[slot].array for slot in slots])
+        expected = pull([jax.numpy.ones_like(value) for value in values])
         largest = max((largest_finite(read_array(part)) for part in gradients.values()), default=0.0)
         for slot, wanted in zip(slots, expected, strict=True):
             number = int(inputs[slot].number or 0)
@@ -1489,13 +1510,13 @@ def describe_wrong_rule(op: ObservedOp, difference: tuple[float, float]) -> OpFi
     return make_finding(op, "backward", said, suggestion=advice)
 
 
-def _find_loss(results: Sequence[JaxValue]) -> JaxValue:
-    """Return the result that is differentiated: the first one, which must be one real number."""
+def _find_loss(results: Sequence[JaxValue]) -> list[int]:
+    """Return the position of the result that is differentiated: the first one, which must be one real number."""
     loss = results[0].array if results else None
     if loss is None or np.shape(loss) or not _is_inexact(loss) or str(loss.dtype).startswith("complex"):
         got = "nothing" if loss is None else f"{loss.dtype} of shape {np.shape(loss)}"
         raise InputError(f"watch differentiates a function whose (first) result is one real number; got {got}")
-    return results[0]
+    return [0]
 
 
 def _are_alike(found: NDArray[Any], wanted: NDArray[Any], largest: float) -> bool:

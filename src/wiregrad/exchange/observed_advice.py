@@ -41,6 +41,12 @@ class BrokenElement(NamedTuple):
     """Backward: the input whose gradient broke."""
     source: str = ""
     """The title of the op that computed the first input."""
+    call: str = ""
+    """The function of the library inside which the op ran; empty if the user called the op itself."""
+    divisor: str = ""
+    """The title of the op that computed the last input."""
+    divisor_call: str = ""
+    """The function of the library inside which that op ran."""
 
     @property
     def is_forward(self) -> bool:
@@ -151,6 +157,20 @@ def _comes_from(*titles: str) -> Callable[[BrokenElement], bool]:
     return lambda element: element.source in titles and element.x == 0
 
 
+def _is_in(*calls: str) -> Callable[[BrokenElement], bool]:
+    """Return the condition that a slope broke inside of one of some functions of the library."""
+    return lambda element: not element.is_forward and element.call in calls
+
+
+def _divides_by_zero_of(*calls: str) -> Callable[[BrokenElement], bool]:
+    """Return the condition that the divisor is 0 and was computed by one of some functions of the library."""
+    return lambda element: element.last == 0 and element.divisor_call in calls
+
+
+def _divides_by_root_of_zero(element: BrokenElement) -> bool:
+    return element.last == 0 and element.divisor == "sqrt"
+
+
 # Remedies
 
 LOG = (
@@ -158,7 +178,13 @@ LOG = (
     ObservedRemedy("use {log_sigmoid}, which never takes the logarithm of 0", _comes_from("sigmoid", "logistic")),
     ObservedRemedy("keep the argument above 0: {lib}.{op}({x_above_0})"),
 )
-ROOT = (ObservedRemedy("keep the argument above 0: {root}({x_above_0})"),)
+NORMS = ("norm", "vector_norm")
+SPREADS = ("std", "nanstd")
+ROOT = (
+    ObservedRemedy("a norm has no slope at 0: {safe_norm}", _is_in(*NORMS)),
+    ObservedRemedy("the spread of equal numbers has no slope: {safe_std}", _is_in(*SPREADS)),
+    ObservedRemedy("keep the argument above 0: {root}({x_above_0})"),
+)
 EXPONENTIAL = (
     ObservedRemedy("keep the argument below {bound}: {lib}.{op}({x_below_bound})", _is_large, is_pole=False),
 )
@@ -174,6 +200,17 @@ ARC = (ObservedRemedy("keep the argument inside (-1, 1): {x_inside_1}"),)
 POSITIVE = (ObservedRemedy("keep the argument above 0: {x_above_0}"),)
 SOFTMAX = (ObservedRemedy("if a whole row is masked with -inf, leave it out, or mask with {masked}", _is_forward),)
 DIVIDE = (
+    ObservedRemedy(
+        "the divisor is a norm of 0, which has no slope: divide by {safe_norm}", _divides_by_zero_of(*NORMS)
+    ),
+    ObservedRemedy(
+        "the divisor is the spread of equal numbers, which has no slope: divide by {safe_std}",
+        _divides_by_zero_of(*SPREADS),
+    ),
+    ObservedRemedy(
+        "the divisor is a root of 0, whose slope is infinite: divide by {lib}.sqrt({x_above_0})",
+        _divides_by_root_of_zero,
+    ),
     ObservedRemedy(
         "keep the divisor from 0: divide by {d_above_0} where it is never negative, or by {d_from_0}",
         lambda element: element.last == 0,
@@ -303,6 +340,8 @@ PHRASES: Mapping[str, Mapping[str, str]] = {
         "ridge": "a + 1e-3 * jnp.eye(n)",
         "log_softmax": "jax.nn.log_softmax(x)",
         "log_sigmoid": "jax.nn.log_sigmoid(x)",
+        "safe_norm": "jnp.linalg.norm(jnp.where(x == 0, {epsilon}, x))",
+        "safe_std": "jnp.sqrt(jnp.var(x) + {epsilon})",
     },
 }
 """How each framework writes what the advice mentions, with numbers that suit the dtype."""

@@ -158,6 +158,8 @@ class ObservedOp:
     """The number of the call of its module, counted over all modules."""
     scope: str = "module"
     """What `module` names: a `module`, or the `function` of the user that ran it."""
+    library_call: str = ""
+    """The function of the library inside which it ran, such as JAX's `norm`; empty if the user called the op itself."""
 
     @property
     def title(self) -> str:
@@ -324,6 +326,22 @@ class ObservedRun:
             for slot, target in enumerate(gradient.targets[: len(gradient.sent)]):
                 if target is not None and gradient.sent[slot] is not None:
                     found.setdefault(target, []).append((gradient, slot))
+        return found
+
+    def read_gradients(self) -> dict[str, NDArray[Any]]:
+        """Return what the last backward pass sent to each parameter and input whose name is its own, as arrays."""
+        last = max((gradient.backward for gradient in self.gradients), default=0)
+        named: dict[str, list[int]] = {}
+        for tensor in self.tensors:
+            if tensor.name and tensor.is_leaf:
+                named.setdefault(tensor.name, []).append(tensor.index)
+        found: dict[str, NDArray[Any]] = {}
+        for name, numbers in named.items():
+            pairs = [pair for pair in self.by_target.get(numbers[0], ()) if pair[0].backward == last]
+            sent = [self.read_held(gradient.sent[slot]) for gradient, slot in pairs]
+            parts = [part for part in sent if part is not None]
+            if len(numbers) == 1 and parts and len(parts) == len(sent):
+                found[name] = np.sum(parts, axis=0)
         return found
 
     @cached_property
@@ -1085,8 +1103,21 @@ def break_element(
         return BrokenElement(title, phase, dtype, slot=slot)
     operands = list_operands(run, op, broken.shape, index)
     inputs = tuple(to_real_number(operand.number) for operand in operands if operand.is_float)
-    source = next((find_maker(run, number) for number in op.inputs), "")
-    return BrokenElement(title, phase, dtype, inputs, to_real_number(broken[index]), slot, source)
+    makers = [find_maker(run, number) for number in op.inputs]
+    source = makers[0].title if makers and makers[0] else ""
+    last = makers[-1] if len(makers) > 1 else None
+    return BrokenElement(
+        title,
+        phase,
+        dtype,
+        inputs,
+        to_real_number(broken[index]),
+        slot,
+        source,
+        call=op.library_call,
+        divisor="" if last is None else last.title,
+        divisor_call="" if last is None else last.library_call,
+    )
 
 
 def to_real_number(number: Any) -> float:
@@ -1094,14 +1125,14 @@ def to_real_number(number: Any) -> float:
     return math.nan if np.iscomplexobj(number) else float(number)
 
 
-def find_maker(run: ObservedRun, tensor: int) -> str:
-    """Return the title of the op that computed a tensor, behind views and copies of it; empty if it is from outside."""
+def find_maker(run: ObservedRun, tensor: int) -> ObservedOp | None:
+    """Return the op that computed a tensor, behind views and copies of it; None if it is from outside."""
     while (producer := run.tensors[tensor].producer) is not None:
         op = run.ops[producer]
         if op.title not in COPYING_OPS or not op.inputs:
-            return op.title
+            return op
         tensor = op.inputs[0]
-    return ""
+    return None
 
 
 COPYING_OPS = {"view", "_unsafe_view", "reshape", "expand", "select", "slice", "squeeze", "unsqueeze", "t", "transpose"}
@@ -1494,7 +1525,7 @@ class RunQuestions:
     def explore(self, *, layer: str = "observed", **options: Any) -> Any:
         """Open the explorer: with the framework's own numbers, or with the circuit (`layer="circuit"`).
 
-        Options are those of `Run.explore`: `port`, `browser`, `wait`, `source`.
+        Options are those of `Run.explore`: `output`, `port`, `browser`, `wait`, `source`.
         """
         if layer not in ("observed", "circuit"):
             raise InputError(f"layer must be 'observed' or 'circuit'; got {short_repr(layer)}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum, auto
 from itertools import zip_longest
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -828,6 +829,9 @@ def settle_certificates(circuit: CircuitGraph, values: Sequence[Any]) -> Circuit
 class WatchedProgram(TorchWatch, RunQuestions):
     """What PyTorch did inside a `with` block of `wg.watch`: ask it, or take it as a circuit."""
 
+    refusal = ""
+    """Why a function was watched without a gradient of its arguments, in PyTorch's words."""
+
     def circuit(self, *, opaque: bool = False) -> Any:
         """Return the circuit of the last step with a backward pass, from inputs and parameters to what it started at.
 
@@ -841,6 +845,109 @@ class WatchedProgram(TorchWatch, RunQuestions):
         with pause_collection():
             circuit, point = build_circuit(run, find_outputs(run), is_named_input, name="program", opaque=opaque)
         return make_circuit(circuit, point)
+
+
+def watch_function(
+    function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], *, whole: bool = False
+) -> WatchedProgram:
+    """Watch a function or module at copies of its arguments, with the gradient of its first result.
+
+    With `whole`, a gradient of 1 is sent back from every number of all results instead. `.grad` of the tensors that the
+    caller holds is left as it was.
+    """
+    try:
+        return _watch_gradient(function, args, keywords, InputKind.LEAF, whole=whole)
+    except RuntimeError as error:
+        try:
+            # PyTorch refuses writes in place to a leaf that has a gradient.
+            return _watch_gradient(function, args, keywords, InputKind.COPY, whole=whole)
+        except RuntimeError:
+            # Some arguments cannot have a gradient, such as those that the function gives to NumPy.
+            seen = _watch_gradient(function, args, keywords, InputKind.PLAIN, whole=whole)
+        seen.refusal = str(error).partition("\n")[0]
+        return seen
+
+
+class InputKind(Enum):
+    """What a function that is watched gets: leaves that have a gradient, copies of such leaves, or plain tensors."""
+
+    LEAF = auto()
+    COPY = auto()
+    PLAIN = auto()
+
+
+def _watch_gradient(
+    function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], kind: InputKind, *, whole: bool
+) -> WatchedProgram:
+    """Run a function on what `kind` says, and send a gradient of 1 back from what it returns."""
+    seen = WatchedProgram(function if isinstance(function, torch.nn.Module) else None, keep="all")
+    seen.name_modules(find_modules(function))
+    leaves: dict[str, Any] = {}
+    copied, named = _copy_arguments(function, args, keywords, leaves, kind is not InputKind.PLAIN)
+    with torch.enable_grad(), seen:
+        seen.name_inputs(leaves)
+        if kind is InputKind.COPY:
+            clones = {id(leaf): leaf.clone() for leaf in leaves.values()}
+            copied, named = _replace_tensors((copied, named), clones)
+        result = function(*copied, **named)
+        roots = [tensor for tensor in _list_roots(result, whole=whole) if tensor.requires_grad]
+        has_run_backward = any(step.backwards for step in seen.steps)
+        try:
+            if roots:
+                _send_ones_back(roots)
+        except RuntimeError:
+            # The function has used up its graph by a backward pass of its own, which is then the one to ask.
+            if not has_run_backward:
+                raise
+    return seen
+
+
+def _list_roots(result: Any, *, whole: bool) -> list[Any]:
+    """Return the tensors of a result that are differentiated: all, or the first one, which must be one number."""
+    tensors = list(list_result_tensors(result))
+    if whole:
+        return tensors
+    if not tensors or tensors[0].numel() != 1 or tensors[0].is_complex():
+        got = f"{tensors[0].dtype} of shape {tuple(tensors[0].shape)}" if tensors else short_repr(result)
+        raise InputError(f"watch differentiates a function whose (first) result is one real number; got {got}")
+    return tensors[:1]
+
+
+def _replace_tensors(value: Any, others: Mapping[int, Any]) -> Any:
+    """Return nested arguments with some tensors replaced, by their identity."""
+    if isinstance(value, Mapping):
+        return {key: _replace_tensors(part, others) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_replace_tensors(part, others) for part in value)
+    return others.get(id(value), value)
+
+
+def _send_ones_back(roots: Sequence[Any]) -> None:
+    """Send a gradient of 1 back from tensors, without changing `.grad` of what the caller holds."""
+    before = [(leaf, leaf.grad) for leaf in find_leaves(roots)]
+    for leaf, _ in before:
+        leaf.grad = None
+    try:
+        torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
+    finally:
+        for leaf, gradient in before:
+            leaf.grad = gradient
+
+
+def find_leaves(roots: Iterable[Any]) -> list[Any]:
+    """Return the tensors at which the graph behind some tensors ends."""
+    leaves = {id(root): root for root in roots if root.grad_fn is None}
+    pending = [root.grad_fn for root in roots]
+    seen = set[Any]()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves[id(node.variable)] = node.variable
+        pending.extend(before for before, _ in node.next_functions)
+    return list(leaves.values())
 
 
 def is_named_input(tensor: ObservedTensor) -> bool:

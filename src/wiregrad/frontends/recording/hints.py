@@ -274,7 +274,7 @@ class JaxProtocol:
             return self
         raise NoRuleError(
             "a function of JAX cannot take a wg.Value: write it with NumPy's functions, or import the whole function "
-            f"with wg.from_jax{format_user_line()}"
+            f"with wg.from_jax, or ask its own run with wg.watch(f, x){format_user_line()}"
         )
 
 
@@ -291,7 +291,8 @@ class ForeignNames:
         """Raise because a function of PyTorch was given a value; PyTorch calls this."""
         name = function.__name__
         hint = describe_torch_function(name)
-        raise NoRuleError(f"torch's {name} cannot take a wg.Value: {hint}{format_user_line()}")
+        whole = "import the whole function with wg.from_torch, or ask its own run with wg.watch(f, x)"
+        raise NoRuleError(f"torch's {name} cannot take a wg.Value: {hint}, or {whole}{format_user_line()}")
 
     __jax_array__ = JaxProtocol()
     __pandas_priority__ = 1_000_000
