@@ -377,9 +377,7 @@ class FormulaScanner:
             if token.text == "\n" and depth > 0:
                 continue
             if token.text == ";" and depth > 0:
-                self._fail(
-                    "a semicolon ends a statement; arguments have commas", token.offset
-                )
+                self._fail("a semicolon ends a statement; arguments have commas", token.offset)
             statement.append(token)
             if token.kind == "end":
                 if len(statement) > 1:
