@@ -462,12 +462,13 @@ def jacobian(
 
 
 COMPLEX_JACOBIAN = (
-    "its derivative is a complex number only if it is complex-differentiable: then pass holomorphic=True, else take "
-    "the Jacobian of its real and imaginary parts by those of the argument"
+    "maps complex numbers to complex numbers; its derivative is a complex number only if it is complex-differentiable: "
+    "then pass holomorphic=True, else take the Jacobian of its real and imaginary parts by those of the argument"
 )
 COMPLEX_HESSIAN = (
-    "its second derivative is a complex number only if it is complex-differentiable: then pass holomorphic=True, else "
-    "take the Hessian by the real and imaginary parts of the argument, or wg.hvp along directions"
+    "has a complex gradient; its second derivative is a complex number only if it is complex-differentiable: then "
+    "pass holomorphic=True, else take the Hessian by the real and imaginary parts of the argument, or wg.hvp along "
+    "directions"
 )
 """What to do about complex results, or gradients, of complex arguments."""
 
@@ -525,9 +526,7 @@ def _check_complex_results(datas: list[Any], f: object, advice: str, *, holomorp
     """Raise unless the derivatives of results by complex arguments are numbers of the kind that is asked for."""
     for data in datas:
         if np.iscomplexobj(data) and not holomorphic:
-            raise GradientError(
-                f"{function_name(f)} maps complex numbers to complex numbers; {advice}{format_user_line()}"
-            )
+            raise GradientError(f"{function_name(f)} {advice}{format_user_line()}")
         if holomorphic and not np.iscomplexobj(data):
             raise GradientError(
                 f"with holomorphic=True {function_name(f)} must return complex numbers; got {short_repr(data)}: a "
