@@ -251,3 +251,14 @@ def test_recorded_points_of_a_grid_are_refused_by_the_name_of_the_class() -> Non
 
     with pytest.raises(NoRuleError, match=r"RegularGridInterpolator has no rule: at recorded points"):
         wg.grad(lambda p: np.sum(plain(p)))(X[:, None])
+
+
+@pytest.mark.parametrize("name", [name for name in SCIPY_SPELLINGS if name.endswith(".logpdf")])
+def test_a_density_with_location_and_scale_is_that_of_the_standard_form(name: str) -> None:
+    distribution = getattr(scipy.stats, name.split(".")[2])
+    shapes = {"truncnorm": (-1.0, 2.0)}.get(distribution.name, (1.5,))
+    with pytest.raises(NoRuleError, match=r"subtract np\.log\(scale\)"):
+        wg.grad(lambda x: distribution.logpdf(x, *shapes, loc=0.5, scale=2.0))(1.7)
+
+    advised = distribution.logpdf((1.7 - 0.5) / 2.0, *shapes) - np.log(2.0)
+    assert advised == pytest.approx(distribution.logpdf(1.7, *shapes, loc=0.5, scale=2.0), rel=1e-12)

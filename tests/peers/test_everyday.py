@@ -21,7 +21,7 @@ REFUSED = {
     "draw_with_recorded_parameters": "write `mean + deviation * rng.normal(size=20)`",
     "shuffle_by_permutation": "write `x[rng.permutation(len(x))]`",
     "complex_square_root": "np.sqrt(x.astype(complex))",
-    "masked_array_sum": "fill it first",
+    "masked_array_sum": "take its elements",
     "sine_and_exponential_integrals": "@wg.op(partials=lambda x, y: (np.exp(x) / x,))",
     "detrend_and_smooth": "write scipy.ndimage.convolve1d(x, scipy.signal.savgol_coeffs(n, k), mode='nearest')",
 }

@@ -109,7 +109,8 @@ def refuse_subclass(data: object, what: str) -> None:
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(data, masked.MaskedArray):
         raise OperandError(
-            f"{what} is a masked array, whose mask would be lost; fill it first, m.filled(0.0){format_user_line()}"
+            f"{what} is a masked array, whose mask would be lost; take its elements, m.data[~m.mask], or fill it with "
+            f"a number that changes nothing, m.filled(0.0){format_user_line()}"
         )
     if isinstance(data, np.ndarray) and type(data) not in PLAIN_ARRAY_CLASSES:
         name = type(data).__name__

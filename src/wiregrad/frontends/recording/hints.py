@@ -447,11 +447,15 @@ it its gradient:
         def backward(ctx, g): return ...  # g times the derivative by x"""
 
 
+STANDARD_FORM = "; with loc and scale, write that of (x - loc) / scale, and subtract np.log(scale)"
+"""What is said of the density of a distribution, which is written without its location and scale."""
+
+
 def _advise_on_scipy(name: str) -> str:
     """Return what to write instead of a function of SciPy that has no rule; empty for other names."""
     home, _, short = name.rpartition(".")
     if name in SCIPY_SPELLINGS:
-        return f"has no rule: write {SCIPY_SPELLINGS[name]}"
+        return f"has no rule: write {SCIPY_SPELLINGS[name]}{STANDARD_FORM if name.endswith('.logpdf') else ''}"
     if not home.startswith("scipy.") or not short.isidentifier():
         return ""
     if home == "scipy.special":

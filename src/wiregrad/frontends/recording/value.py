@@ -264,8 +264,8 @@ class Value(ValueMethods, ForeignNames):
     def _mask(self) -> Any:
         # Functions of np.ma read `_data` of any object, and then its mask.
         raise OperandError(
-            "a masked array was combined with a recorded value, whose gradient would be lost; fill it first, "
-            f"m.filled(0.0){format_user_line()}"
+            "a masked array was combined with a recorded value, whose gradient would be lost; take its elements, "
+            f"m.data[~m.mask], or fill it with a number that changes nothing, m.filled(0.0){format_user_line()}"
         )
 
     def backward(self, gradient: Any = None, *, retain_graph: bool = True, create_graph: bool = False) -> None:

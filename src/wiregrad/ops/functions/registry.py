@@ -551,7 +551,7 @@ SCIPY_SPELLINGS: dict[str, str] = {
     "scipy.stats.truncnorm.logpdf": (
         "scipy.stats.norm.logpdf(x) - np.log(scipy.stats.norm.cdf(b) - scipy.stats.norm.cdf(a))"
     ),
-    "scipy.stats.vonmises.logpdf": "kappa * np.cos(x) - np.log(2.0 * np.pi * scipy.special.i0(kappa))",
+    "scipy.stats.vonmises.logpdf": "kappa * (np.cos(x) - 1.0) - np.log(2.0 * np.pi * scipy.special.i0e(kappa))",
 }
 """What to write instead of a function of SciPy that has no rule: an expression of functions that have one."""
 SCIPY_SLOPES: dict[str, str] = {
