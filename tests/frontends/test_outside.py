@@ -265,7 +265,7 @@ def test_the_reason_names_the_object_and_its_kind() -> None:
     ((reason, _),) = fast.info.fallbacks
     assert reason == (
         "it draws random numbers: it uses settings.rng from outside, of type numpy.random._generator.Generator, "
-        "which may change unnoticed"
+        "which may change unnoticed; to compile it, draw the numbers before the call and pass them as an argument"
     )
 
 

@@ -161,7 +161,8 @@ class OutsideState:
         user = self._users.get(path.rpartition(".")[2], "")
         # A class that the code can reach may be called.
         where = f"; it may call {user.removesuffix('.__init__')}, whose __init__ uses it" if "__init__" in user else ""
-        self._stop_walk(f"{draws}it uses {path} from outside, {what}{where}")
+        advice = "; to compile it, draw the numbers before the call and pass them as an argument" if draws else ""
+        self._stop_walk(f"{draws}it uses {path} from outside, {what}{advice}{where}")
 
     def _stop_walk(self, reason: str) -> None:
         """Stop the walk: the function itself has to run, so nothing needs to be compared."""
