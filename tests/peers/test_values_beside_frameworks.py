@@ -90,3 +90,23 @@ def test_the_array_namespace_records() -> None:
     np.testing.assert_allclose(wg.grad(program)(POINT), np.cos(POINT))
     with pytest.raises(ValueError, match="Array API"):
         wg.Value(POINT).__array_namespace__(api_version="1999.12")
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        wg.grad,
+        wg.value_and_grad,
+        wg.jacobian,
+        wg.hessian,
+        wg.vmap,
+        lambda f: lambda x: wg.jvp(f, (x,), (x,)),
+        lambda f: lambda x: wg.trace(f, x),
+        lambda f: lambda x: wg.run(f, x),
+        lambda f: wg.compile(f).value_and_grad,
+    ],
+)
+def test_a_tensor_is_no_argument_because_its_methods_have_other_meanings(transform: Any) -> None:
+    # PyTorch's std divides by n - 1, NumPy's by n.
+    with pytest.raises(OperandError, match=r"is a torch\.Tensor, .* pass tensor\.numpy\(\)"):
+        transform(lambda x: x.std())(torch.tensor([1.0, 2.0, 4.0]))

@@ -52,6 +52,8 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
     if hasattr(data, "__wiregrad_apply__"):
         return data._data
     what = what if isinstance(what, str) else what()
+    if strict:
+        refuse_tensor(data, what)
     if isinstance(data, bool | np.bool_) or (strict and isinstance(data, int)):
         hint = f"; write {data}.0" if type(data) is int else ""
         raise GradientError(
@@ -71,6 +73,16 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
             f"got {_describe_data(array)}{suggest_cast(array.dtype)}{format_user_line()}"
         )
     return ensure_owned(array)
+
+
+def refuse_tensor(data: object, what: str) -> None:
+    """Raise for a tensor of PyTorch as an argument: its methods have other meanings than those of a value."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(data, torch.Tensor):
+        raise OperandError(
+            f"{what} is a torch.Tensor, and functions of PyTorch are not differentiated here: for NumPy's functions "
+            f"and methods pass tensor.numpy(); to ask PyTorch's own run, write wg.watch(f, *args){format_user_line()}"
+        )
 
 
 def suggest_cast(dtype: np.dtype[Any]) -> str:

@@ -29,7 +29,15 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, find_user_frame, format_user_line, short_repr
-from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, name_parts, unflatten
+from wiregrad.frontends.recording.arguments import (
+    ContainerTree,
+    as_data,
+    ensure_owned,
+    flatten,
+    name_parts,
+    refuse_tensor,
+    unflatten,
+)
 from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.record import bind_spread, place_on_tape, record_carefully, record_op
 from wiregrad.frontends.recording.scalar import RICH_COMPARISONS
@@ -175,7 +183,9 @@ def run_traced(
         if not isinstance(leaf, Value) and not is_input(raw):
             # The function may run again; what it writes to an array must not reach the caller twice.
             return copy_read_only(leaf) if type(leaf) is np.ndarray else leaf
-        data = raw if isinstance(leaf, Value) else as_data(raw, f"an argument of {getattr(f, '__name__', 'f')}")
+        what = f"an argument of {getattr(f, '__name__', 'f')}"
+        refuse_tensor(raw, what)
+        data = raw if isinstance(leaf, Value) else as_data(raw, what)
         value = add_input(tape, data, number_class(leaf))
         inputs.append(value._index)
         return value

@@ -27,6 +27,7 @@ from wiregrad.frontends.recording.arguments import (
     flatten,
     is_static,
     refuse_subclass,
+    refuse_tensor,
     unflatten,
 )
 from wiregrad.frontends.recording.library_hooks import OVERLAY
@@ -292,6 +293,7 @@ def _batch_size(leaves: list[Any], axes: list[int | None], f: Callable[..., Any]
 def _move_axis_to_front(leaf: Any, axis: int) -> Any:
     if not isinstance(leaf, Value):
         refuse_subclass(leaf, "an argument of vmap")
+        refuse_tensor(leaf, "an argument of vmap")
         return np.moveaxis(np.asarray(leaf), axis, 0)
     return FUNCTIONS["moveaxis"].run(leaf, axis, 0) if axis else leaf
 
