@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from .support.scripts import load_script
 
 ROOT = Path(__file__).parent.parent
 
 
-def load_house() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("house", ROOT / "tools" / "house.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # A dataclass looks its module up in sys.modules.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-house = load_house()
+house = load_script(ROOT / "tools" / "house.py")
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +12,8 @@ import wiregrad as wg
 from wiregrad.api.compiled_function import CompiledFunction
 from wiregrad.backends.compiled import Compiled
 
-pytest.importorskip("pygments")
+from .support.scripts import load_script
+
 SITE_PAGES = Path(__file__).parents[1] / "docs" / "site_pages.py"
 COMPILED = [CompiledFunction, Compiled]
 
@@ -22,13 +21,7 @@ COMPILED = [CompiledFunction, Compiled]
 @pytest.fixture(scope="module")
 def pages() -> ModuleType:
     """Return the module that writes the pages."""
-    spec = importlib.util.spec_from_file_location("site_pages", SITE_PAGES)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script(SITE_PAGES)
 
 
 def list_public_methods(cls: type) -> list[str]:

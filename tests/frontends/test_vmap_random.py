@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import wiregrad as wg
 from wiregrad import nn
@@ -62,15 +63,13 @@ def make_default_noise() -> Callable[[Any], Any]:
 
 
 def make_scipy_noise() -> Callable[[Any], Any]:
-    stats = pytest.importorskip("scipy.stats")
     np.random.seed(5)
-    return lambda x: x * stats.norm.rvs()
+    return lambda x: x * scipy.stats.norm.rvs()
 
 
 def make_frozen_noise() -> Callable[[Any], Any]:
-    stats = pytest.importorskip("scipy.stats")
     np.random.seed(5)
-    law = stats.gamma(2.0)
+    law = scipy.stats.gamma(2.0)
     return lambda x: x * law.rvs()
 
 

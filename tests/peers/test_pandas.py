@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import wiregrad as wg
 from wiregrad.errors import IndexingError, OperandError, UnknownAttributeError, WiregradError
-
-pd = pytest.importorskip("pandas")
 
 SERIES = pd.Series([0.5, 1.0, 2.0])
 FRAME = pd.DataFrame({"u": [1.0, 2.0, 3.0], "v": [4.0, 5.0, 6.0], "w": [7.0, 8.0, 9.0]})

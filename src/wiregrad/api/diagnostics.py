@@ -25,7 +25,7 @@ from wiregrad.api.values import run as run_function
 from wiregrad.backends import RunNode, RunRecord, interpreter
 from wiregrad.dtypes import PythonNumber, count_with_noun, format_all_digits, format_brief_number
 from wiregrad.errors import CheckError, InputError, OperandError, WiregradError, short_repr
-from wiregrad.frontends.recording.arguments import flatten, name_parts, settle_array
+from wiregrad.frontends.recording.arguments import flatten, is_tensor, name_parts, settle_array
 from wiregrad.frontends.recording.session import anomaly
 from wiregrad.frontends.recording.trace import refuse_whole_numbers
 from wiregrad.inspect.blame import Blame
@@ -75,9 +75,7 @@ def blame(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) 
 
 def _refuse_tensors(question: str, method: str, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """Raise for tensors of PyTorch: their methods have other meanings than those of the values that f would get."""
-    torch = sys.modules.get("torch")
-    tensors = [] if torch is None else [arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.Tensor)]
-    if tensors:
+    if any(map(is_tensor, (*args, *kwargs.values()))):
         raise OperandError(
             f"wg.{question} takes a function of NumPy, and arrays; got a torch.Tensor: ask PyTorch's own run with "
             f"wg.watch(f, *args).{method}, take the circuit with wg.from_torch(f, *args), or pass tensor.numpy()"

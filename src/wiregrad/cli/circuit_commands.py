@@ -50,6 +50,7 @@ from wiregrad.files import encode_circuit_file
 from wiregrad.inspect.report import format_derivative
 from wiregrad.ir import TABLE, CircuitGraph, Node, Pattern
 from wiregrad.lazy import load_module_lazily
+from wiregrad.ops.gradient_flow import is_finite
 
 if TYPE_CHECKING:
     from wiregrad import exchange
@@ -119,11 +120,11 @@ def _format_local_derivatives(run: Run, node: Node) -> str:
     wires = [
         wire for wire in run[node.name].wires if run.circuit[wire.source].constant is None and wire.local is not None
     ]
-    by_name: dict[str, list[str]] = {}
+    numbers: dict[str, list[str]] = {}
     for wire in wires:
-        by_name.setdefault(format_derivative(wire.reader, wire.source), []).append(format_brief_number(wire.local))
-    # A node that reads another twice has a local derivative for each wire.
-    return ", ".join(f"{name} = {' and '.join(locals)}" for name, locals in by_name.items())
+        # A node that reads another twice has a local derivative for each wire.
+        numbers.setdefault(format_derivative(wire.reader, wire.source), []).append(format_brief_number(wire.local))
+    return ", ".join(f"{name} = {' and '.join(each)}" for name, each in numbers.items())
 
 
 def _print_grad(target: CommandTarget, document: bool) -> None:
@@ -142,11 +143,7 @@ def _loses_numbers(run: Run) -> bool:
     """Return whether the output or a gradient is not finite, though all inputs are."""
     inputs = [run[name].value for name in run.circuit.inputs]
     results = [run.output, *run.grads.values()]
-    return all(map(_is_finite, inputs)) and not all(map(_is_finite, results))
-
-
-def _is_finite(number: Any) -> bool:
-    return bool(np.all(np.isfinite(number)))
+    return all(map(is_finite, inputs)) and not all(map(is_finite, results))
 
 
 grad_command = TargetCommand(

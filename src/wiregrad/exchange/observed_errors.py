@@ -44,10 +44,8 @@ def explain_freed_graph(run: ObservedRun) -> OpFinding | None:
         said = (
             f"{op.title} reads {name}, which an earlier step computed, and whose graph that step's backward pass freed"
         )
-        variable = carried[0].name or "it"
-        advice = (
-            f"end the graph between the steps: {variable} = {variable}.detach()" if carried[0].name else "detach it"
-        )
+        variable = carried[0].name
+        advice = f"end the graph between the steps: {variable} = {variable}.detach()" if variable else "detach it"
         return make_finding(op, "freed", said, suggestion=advice)
     producer = run.tensors[run.last_roots[0]].producer if run.last_roots else None
     if producer is None or run.backwards < 2:

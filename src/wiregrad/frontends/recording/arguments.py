@@ -26,7 +26,7 @@ from wiregrad.errors import GradientError, OperandError, ShapeError, format_user
 from wiregrad.ir import TABLE, Op
 from wiregrad.lazy import NamedTuple
 from wiregrad.ops.functions import FUNCTIONS
-from wiregrad.ops.functions.elements import join_items
+from wiregrad.ops.functions.elements import has_wire_elements, join_items
 
 MAX_FLOAT64 = int(np.finfo(np.float64).max)
 """The largest whole number that a float64 can represent."""
@@ -75,10 +75,15 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
     return ensure_owned(array)
 
 
+def is_tensor(data: object) -> bool:
+    """Return whether something is a tensor of PyTorch, which nobody has made unless PyTorch is imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(data, torch.Tensor)
+
+
 def refuse_tensor(data: object, what: str) -> None:
     """Raise for a tensor of PyTorch as an argument: its methods have other meanings than those of a value."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(data, torch.Tensor):
+    if is_tensor(data):
         raise OperandError(
             f"{what} is a torch.Tensor, and functions of PyTorch are not differentiated here: for NumPy's functions "
             f"and methods pass tensor.numpy(); to ask PyTorch's own run, write wg.watch(f, *args){format_user_line()}"
@@ -106,13 +111,9 @@ def as_array(data: object, what: str) -> NDArray[Any]:
     except ValueError as error:
         raise ShapeError(f"{what} must be rectangular; NumPy says: {error}{format_user_line()}") from None
     if array.dtype.kind in "OUSVmM":
-        hint = "; to join recorded values write wg.array" if _holds_value(array) else ""
+        hint = "; to join recorded values write wg.array" if has_wire_elements(array) else ""
         raise OperandError(f"{what} must be made of numbers; got {_describe_data(data)}{hint}{format_user_line()}")
     return array
-
-
-def _holds_value(array: NDArray[Any]) -> bool:
-    return any(hasattr(type(item), "__wiregrad_apply__") for item in array.flat)
 
 
 def refuse_subclass(data: object, what: str) -> None:

@@ -388,11 +388,21 @@ def _wire_dtype(array: NDArray[Any]) -> type:
 def _promote_array(x: NDArray[Any], node: ExtraNode, slot: int) -> Any:
     """Convert an array of a dtype that wires do not have so that the op returns the dtype that it returned."""
     wide: NDArray[Any] = x.astype(_wire_dtype(x))
-    with np.errstate(all="ignore"):
-        y = node.op.compute(*node.xs[:slot], wide, *node.xs[slot + 1 :])
+    y = _compute_with(node, _replace_operand(node, slot, wide))
     wanted = np.asarray(node.y).dtype
     # Beside an int8, which becomes int64, a float32 would become float64.
-    return wide if np.asarray(y).dtype == wanted else x.astype(wanted)
+    return wide if y.dtype == wanted else x.astype(wanted)
+
+
+def _replace_operand(node: ExtraNode, slot: int, x: Any) -> tuple[Any, ...]:
+    """Return the operands of a node with another one in a slot."""
+    return *node.xs[:slot], x, *node.xs[slot + 1 :]
+
+
+def _compute_with(node: ExtraNode, xs: tuple[Any, ...]) -> NDArray[Any]:
+    """Return what the op of a node gives for other operands, without NumPy's warnings, which the user has seen."""
+    with np.errstate(all="ignore"):
+        return np.asarray(node.op.compute(*xs))
 
 
 def _as_real(x: NDArray[Any], node: ExtraNode, slot: int) -> Any:
@@ -404,10 +414,10 @@ def _as_real(x: NDArray[Any], node: ExtraNode, slot: int) -> Any:
     if wanted.kind != "f" or op.per_call or getattr(op, "opaque", False):
         return x
     real = x.astype(wanted)[()]
+    xs = _replace_operand(node, slot, real)
     try:
+        y = _compute_with(node, xs)
         with np.errstate(all="ignore"):
-            xs = (*node.xs[:slot], real, *node.xs[slot + 1 :])
-            y = np.asarray(op.compute(*xs))
             flows = [op.pull(k, np.zeros_like(y), xs, y, 0) for k in range(len(xs))]
     except (TypeError, ValueError, IndexError):
         return x
