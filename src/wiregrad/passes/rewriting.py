@@ -627,10 +627,9 @@ def _drop_neutral_operand(op: Elementwise, sources: list[int], values: Mapping[i
 
 def _equals_number(value: WireValue, wanted: float) -> bool:
     """Return whether a constant is one real number that equals the wanted one, the sign of zero included."""
-    if np.ndim(value) or value != wanted:
-        return False
-    number = np.asarray(value)
-    return bool(np.isreal(number)) and bool(np.signbit(number.real) == np.signbit(wanted))
+    # A complex number that equals a real one has no imaginary part.
+    is_equal = not getattr(value, "ndim", 0) and value == wanted
+    return is_equal and math.copysign(1.0, value.real) == math.copysign(1.0, wanted)
 
 
 PortArray: TypeAlias = NDArray[np.object_]
