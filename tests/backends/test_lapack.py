@@ -71,7 +71,8 @@ def assert_bits_of_numpy(circuit: CircuitGraph, arrays: list[Any]) -> ArrayProgr
 
 
 def test_every_routine_is_tested() -> None:
-    assert {name for name, _ in CASES} == set(LAPACK_ROUTINES)
+    # NumPy has no function for the matrix of cofactors.
+    assert {name for name, _ in CASES} == set(LAPACK_ROUTINES) - {"adjugate"}
     assert set(ERRORS) == {name for name in LAPACK_ROUTINES if TABLE[name].may_raise}
     assert set(ERRORS.values()) == set(LAPACK_FAILURES)
 
@@ -365,3 +366,50 @@ def test_a_routine_that_the_library_lacks_is_not_found(monkeypatch: pytest.Monke
         assert stream_kernels.find_lapack("inv") == 0
     finally:
         stream_kernels.find_lapack.cache_clear()
+
+
+MATRICES: dict[str, Callable[[Any], Any]] = {
+    "any": lambda a: a,
+    "singular": lambda a: np.concatenate([a[..., :-1], a[..., :1] + 0.0 * a[..., -1:]], -1),
+    "of low rank": lambda a: a[..., :1] * a[..., :1, :],
+    "zero": np.zeros_like,
+    "upside down": lambda a: a[..., ::-1, :] * np.where(np.eye(a.shape[-1]) > 0.0, 0.0, 1.0)[::-1],
+    "not finite": lambda a: np.where(np.eye(a.shape[-1]) > 0.0, np.nan, a),
+}
+
+
+@pytest.mark.parametrize("kind", MATRICES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("lead", [(), (3,)], ids=str)
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
+def test_cofactors_are_those_of_the_interpreter(n: int, lead: tuple[int, ...], dtype: Any, kind: str) -> None:
+    """The interpreter has them from singular values, native code from the minors; both round differently."""
+    (a,) = draw_matrices("inv", lead, n, 1, np.float64)
+    x = MATRICES[kind](a).astype(dtype)
+    program = ArrayProgram(build_circuit("adjugate", {}, [x]), fenced=True)
+    (found,) = program.run([x])
+    wanted = TABLE["adjugate"].forward(x)
+    largest = max(1.0, np.max(np.abs(a))) ** (n - 1)
+
+    assert not program.facts.interpreted
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, wanted, rtol=0.0, atol=200.0 * np.finfo(dtype).eps * largest)
+
+
+def test_large_matrices_leave_their_cofactors_to_numpy() -> None:
+    (x,) = draw_matrices("inv", (), 9, 1, np.float64)
+    program = ArrayProgram(wg.trace(lambda x: wg.grad(np.linalg.det)(x) * 2.0, x), fenced=True)
+
+    assert [name for name, _ in program.facts.interpreted] == ["adjugate"]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_the_gradient_of_a_determinant_is_compiled(n: int) -> None:
+    (x,) = draw_matrices("inv", (), n, 1, np.float64)
+    fast = wg.compile(lambda x: np.linalg.det(x @ x) + np.sum(x))
+    value, slope = fast.value_and_grad(x)
+    wanted = wg.value_and_grad(lambda x: np.linalg.det(x @ x) + np.sum(x))(x)
+
+    assert not fast.info.variants[0].reason
+    np.testing.assert_allclose(value, wanted[0], rtol=1e-12)
+    np.testing.assert_allclose(slope, wanted[1], rtol=1e-11, atol=1e-12)

@@ -72,6 +72,7 @@ from wiregrad.backends.native_arrays.lowering import (
     STATUS,
     WORKSPACE,
     GroupStore,
+    IndexCall,
     InterpreterCall,
     LapackCall,
     LoopAxes,
@@ -99,9 +100,11 @@ from wiregrad.backends.native_arrays.stream_kernels import (
     TILE_BYTES,
     TRANSPOSE,
     compile_fixed_kernels,
+    compile_index_move,
     compile_lapack,
     compile_matrix_product,
     compile_scalar_call,
+    compile_search,
     compile_tiled_product,
     load_enter_function,
     load_loop_function,
@@ -827,6 +830,8 @@ class ArrayProgram(StreamProgram):
                 yield [self._table_words(step)]
             case LapackCall():
                 yield [self._lapack_words(step)]
+            case IndexCall():
+                yield [self._index_words(step)]
             case InterpreterCall():
                 if self._is_instruction(step):
                     yield [self._scan_words(step)]
@@ -881,6 +886,21 @@ class ArrayProgram(StreamProgram):
             # The result for a matrix may be a vector or a number.
             words += [*self._operand_words(array), along_stack, *(*strides, 0, 0)[:2]]
         return words
+
+    def _index_words(self, step: IndexCall) -> list[int]:
+        """Return kernel and sizes of a search or of a move by indices, and its operands."""
+        first, second = step.sources
+        char = first.dtype.char
+        if step.op.name == "searchsorted":
+            words = [compile_search(char, step.op.options["side"]), first.size, second.size]
+        else:
+            adds = step.op.name == "take_add"
+            axis = step.op.options["axis"]
+            shape = (step.target if adds else first).shape
+            place = axis % len(shape)
+            kernel = compile_index_move({"d": "double", "f": "float"}[char], adds=adds)
+            words = [kernel, prod(shape[:place]), shape[place], second.size, prod(shape[place + 1 :])]
+        return [*words, *[word for array in step.list_arrays() for word in self._operand_words(array)]]
 
     def _operand_words(self, array: StridedArray) -> list[int]:
         """Return the two words of an operand: where its base address stands, and its offset in bytes."""
@@ -1772,11 +1792,15 @@ class GradientProgram:
         self._root = int(circuit.columns.outputs[0])
         self.is_present: list[bool] = []
         """For each input, whether its gradient is wanted and not absent."""
+        self.arrays: CircuitGraph = circuit
+        """The circuit of these results on arrays; `circuit` itself if they are computed number by number."""
         self.program: StreamProgram
         """Its results are the output, the gradients, and the further outputs."""
         with pause_collection():
             expanded = self._expand(others, fenced=fenced)
-            self.program = expanded or compile_loops(self._build_circuit(others), fenced=fenced)
+            if expanded is None:
+                self.arrays = self._build_circuit(others)
+            self.program = expanded or compile_loops(self.arrays, fenced=fenced)
 
     def _choose_outputs(self, others: Sequence[int]) -> CircuitGraph:
         """Return the circuit with the output that is differentiated and other nodes as its outputs.

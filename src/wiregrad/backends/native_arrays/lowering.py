@@ -486,6 +486,8 @@ MAX_TABLE_ELEMENTS = 1 << 22
 
 COMPLEX_DTYPES = "DF"
 """The dtypes that native code computes with as pairs of real numbers."""
+INDEX_OPS = ("searchsorted", "take", "take_add")
+"""The ops that find indices, or move slices by them."""
 NATIVE_DTYPES = "df?"
 """The dtypes that native code computes with, as NumPy's characters."""
 
@@ -630,6 +632,10 @@ class InterpreterCall(OpCall):
 
 class LapackCall(OpCall):
     """An op on small matrices that LAPACK computes, as NumPy has it do."""
+
+
+class IndexCall(OpCall):
+    """A search in a row, or slices that are moved from or to the places that a search has found."""
 
 
 class RoundOperand(NamedTuple):
@@ -2069,6 +2075,8 @@ class _CircuitLowering:
         """What has yet to be written into a storage; readers that want all of it call `_in_memory`."""
         self._is_turned = False
         """Whether the node that is lowered is a product that is stored transposed."""
+        self._largest_places: dict[Storage, int] = {}
+        """The largest index in arrays of indices that a search has found."""
 
     def lower_all(self) -> LoweredCircuit:
         """Lower every node, and copy to the results what is not computed in their place."""
@@ -2301,6 +2309,9 @@ class _CircuitLowering:
             lowered = None if op.per_call else self._lower_complex(op, operands, kind)
             return self._call_interpreter(row, operands, kind) if lowered is None else lowered
         known = not op.per_call and all(value.kind.dtype.kind in "fbi" for value in operands)
+        indexed = self._lower_index_op(row, operands, kind) if known else None
+        if indexed is not None:
+            return indexed
         if known and kind.dtype.char in NATIVE_DTYPES:
             if isinstance(op, Elementwise):
                 lowered = self._lower_elementwise(op, operands, kind)
@@ -3090,6 +3101,38 @@ class _CircuitLowering:
         target = new_array(kind)
         sources = tuple(self._in_memory(value) for value in operands)
         self.steps.append(LapackCall(stage, row.op, row.node, sources, target, ()))
+        return LoweredValue(kind, array=target, ready=stage + 1)
+
+    def _lower_index_op(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
+        """Lower a search, or a move by the places that a search has found; None for other ops.
+
+        Other indices are left to the interpreter, which refuses those out of bounds.
+        """
+        op = row.op
+        if op.name not in INDEX_OPS or len(operands) != 2:
+            return None
+        first, second = operands
+        is_search = op.name == "searchsorted"
+        dtypes = {first.kind.dtype, second.kind.dtype} if is_search else {first.kind.dtype, kind.dtype}
+        if len(dtypes) > 1 or first.kind.dtype.char not in "df" or not prod(first.kind.shape) or not prod(kind.shape):
+            return None
+        if is_search and kind.dtype != np.int64:
+            return None
+        if not is_search:
+            array = self._preview(second)
+            largest = self._largest_places.get(array.storage)
+            length = (first.kind if op.name == "take" else kind).shape[op.options["axis"]]
+            if largest is None or largest >= length or len(array.shape) != 1:
+                return None
+        sources = [self._make_contiguous(value) for value in operands]
+        stage = self._ready_stage(*sources)
+        target = new_array(kind)
+        if op.name == "take_add":
+            target.storage.fill = 0.0
+        if is_search:
+            self._largest_places[target.storage] = first.kind.shape[0]
+        arrays = tuple(self._in_memory(value) for value in sources)
+        self.steps.append(IndexCall(stage, op, row.node, arrays, target, ()))
         return LoweredValue(kind, array=target, ready=stage + 1)
 
     def _call_interpreter(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue:

@@ -461,6 +461,77 @@ def compile_matrix_product(char: str) -> int:
     return jit.compile_functions(w.format_module(), "product", level=0)[0]
 
 
+@cache
+def compile_search(char: str, side: str) -> int:
+    """Compile the kernel that finds where numbers are to be inserted into a row, by NumPy's steps: so unsorted too.
+
+    Its words are the length of the row, the number of numbers, the row, the numbers and the places.
+    """
+    w = LlvmWriter(1)
+    real = {"d": "double", "f": "float"}[char]
+    words = _begin_kernel(w, "search")
+    low, high, last = (allocate_variable(w) for _ in range(3))
+    length, count = (words.take_word() for _ in range(2))
+    row, numbers, places = (words.take_address() for _ in range(3))
+
+    def comes_before(one: LlvmValue, two: LlvmValue) -> LlvmValue:
+        """Write whether a number is inserted behind one of the row; NaN comes last."""
+        first, second = (one, two) if side == "left" else (two, one)
+        is_less = first.compare("ult", second) & first.compare("ord", first)
+        return is_less if side == "left" else is_less.convert("zext", "i64").is_equal_to(0)
+
+    low.store(0)
+    high.store(length)
+    last.store(0)
+    with loop_over(0, count) as k:
+        wanted = w.load(real, w.point_to(real, numbers, k), 1)
+        # The search goes on from where the last one ended.
+        before = w.load(real, w.point_to(real, numbers, last.load()), 1)
+        is_later = comes_before(before, wanted)
+        above = high.load() + 1
+        low.store(w.select(is_later, low.load(), 0))
+        high.store(w.select(is_later, length, w.select(above < length, above, length)))
+        last.store(k)
+        begin, body, done = (w.new_name("l") for _ in range(3))
+        w.begin_block(begin)
+        w.branch_if(low.load() < high.load(), body, done)
+        w.begin_block(body, falls=False)
+        middle = low.load() + ((high.load() - low.load()) >> 1)
+        is_behind = comes_before(w.load(real, w.point_to(real, row, middle), 1), wanted)
+        new_low = w.select(is_behind, middle + 1, low.load())
+        new_high = w.select(is_behind, high.load(), middle)
+        low.store(new_low)
+        high.store(new_high)
+        w.emit_line(f"br label %{begin}")
+        w.begin_block(done, falls=False)
+        w.store(low.load(), w.point_to("i64", places, k))
+    w.end_function()
+    return jit.compile_functions(w.format_module(), "search", level=1)[0]
+
+
+@cache
+def compile_index_move(kind: str, *, adds: bool) -> int:
+    """Compile the kernel that copies slices from computed places, or adds slices at them, for a type of LLVM.
+
+    Its words are the number of groups, the places in each group with and without slices to choose from, the elements of
+    a slice, the source, the places and the target.
+    """
+    w = LlvmWriter(1)
+    words = _begin_kernel(w, "move")
+    groups, length, count, width = (words.take_word() for _ in range(4))
+    source, places, target = (words.take_address() for _ in range(3))
+    with loop_over(0, groups) as group, loop_over(0, count) as k:
+        chosen = (group * length + w.load("i64", w.point_to("i64", places, k), 1)) * width
+        own = (group * count + k) * width
+        first, second = (own, chosen) if adds else (chosen, own)
+        with loop_over(0, width) as element:
+            moved = w.load(kind, w.point_to(kind, source, first + element), 1)
+            place = w.point_to(kind, target, second + element)
+            w.store(w.load(kind, place, 1) + moved if adds else moved, place)
+    w.end_function()
+    return jit.compile_functions(w.format_module(), "move", level=1)[0]
+
+
 MAX_LAPACK_ELEMENTS = 2048
 """Maximum number of elements of each matrix that LAPACK is given; NumPy's way to LAPACK takes little longer then."""
 
@@ -470,6 +541,8 @@ class LapackRoutine(NamedTuple):
 
     name: str
     write: Callable[[LapackWriter, LapackMatrix, list[LapackMatrix], LapackMatrix], None]
+    max_rows: int = math.isqrt(MAX_LAPACK_ELEMENTS)
+    """Larger matrices are left to NumPy, whose method takes fewer steps for them."""
 
 
 def runs_in_lapack(op: Op, shapes: Sequence[tuple[int, ...]]) -> bool:
@@ -480,7 +553,7 @@ def runs_in_lapack(op: Op, shapes: Sequence[tuple[int, ...]]) -> bool:
     is_square = len(first) in (2, 3) and first[-1] == first[-2]
     are_alike = all(len(other) == len(first) and other[:-1] == first[:-1] for other in others)
     fit = all(prod(shape[-2:]) <= MAX_LAPACK_ELEMENTS and 0 not in shape for shape in shapes)
-    return is_square and are_alike and fit
+    return is_square and are_alike and fit and first[-1] <= LAPACK_ROUTINES[op.name].max_rows
 
 
 @cache
@@ -701,6 +774,33 @@ def _write_det(w: LapackWriter, matrix: LapackMatrix, others: list[LapackMatrix]
     w.store_element(sign * size, target, 0, 0)
 
 
+def _write_adjugate(w: LapackWriter, matrix: LapackMatrix, others: list[LapackMatrix], target: LapackMatrix) -> None:
+    """Write all cofactors, each from the LU factors of its minor; no cofactor needs the matrix to be invertible."""
+    llvm = w.w
+    one, nan = (llvm.as_value(number, "double", 1) for number in (1.0, math.nan))
+    w.read_matrix(matrix, w.matrix, w.rows)
+    size = w.rows - 1
+    w.columns_place.store(size)
+    count = w.columns_place.place
+    with loop_over(0, w.rows) as i, loop_over(0, w.rows) as j:
+        with loop_over(0, size) as column, loop_over(0, size) as row:
+            rows_left, columns_left = (k + (k >= left).convert("zext", "i64") for k, left in ((row, i), (column, j)))
+            element = llvm.load("double", w.find_place(w.matrix, rows_left, columns_left), 1)
+            llvm.store(element, llvm.point_to("double", w.right, column * size + row))
+        with when_all(size):
+            w.call_routine(count, count, w.right, count, w.pivots)
+        llvm.store(one, w.total)
+        w.sign.store((i + j) & 1)
+        with loop_over(0, size) as k:
+            swapped = llvm.load("i64", llvm.point_to("i64", w.pivots, k), 1).compare("ne", k + 1).convert("zext", "i64")
+            w.sign.store(w.sign.load() ^ swapped)
+            pivot = llvm.load("double", llvm.point_to("double", w.right, k * size + k), 1)
+            llvm.store(llvm.load("double", w.total, 1) * pivot, w.total)
+        total = llvm.load("double", w.total, 1)
+        cofactor = llvm.select(w.sign.load().is_nonzero(), -total, total)
+        w.store_element(llvm.select(w.is_finite.load().is_nonzero(), cofactor, nan), target, j, i)
+
+
 LAPACK_ROUTINES = {
     "solve": LapackRoutine("dgesv", _write_solve),
     "solve_triangular": LapackRoutine("dgesv", _write_solve),
@@ -708,6 +808,7 @@ LAPACK_ROUTINES = {
     "cholesky": LapackRoutine("dpotrf", _write_cholesky),
     "slogdet": LapackRoutine("dgetrf", _write_slogdet),
     "det": LapackRoutine("dgetrf", _write_det),
+    "adjugate": LapackRoutine("dgetrf", _write_adjugate, max_rows=8),
 }
 """The routines by the names of the ops that they compute."""
 
