@@ -294,12 +294,6 @@ def test_an_empty_batch_writes_into_what_is_given() -> None:
         fast.batch(np.empty(0), out=[np.empty(0)])
 
 
-@pytest.mark.parametrize("question", ["batch", "batch_jacobian"])
-def test_an_empty_batch_of_a_function_that_returns_an_array_is_refused(question: str) -> None:
-    with pytest.raises(OperandError, match="got an array of shape"):
-        getattr(wg.compile(lambda x: np.array([1.0, 2.0]) * x), question)(np.empty(0))
-
-
 def test_results_are_written_where_they_are_wanted() -> None:
     xs, ys = np.random.default_rng(0).normal(size=(2, 50))
     fast = wg.compile(merged, argnums=(0, 1))
@@ -498,7 +492,7 @@ def test_vectors_of_other_lengths_are_refused_after_a_batch() -> None:
             fast.batch_value_and_grad(xs, ys[:length])
         with pytest.raises(ShapeError, match="must have the same length; got"):
             fast.batch_value_and_grad(xs[:length], ys)
-    with pytest.raises(OperandError, match="with 2 axes"):
+    with pytest.raises(ShapeError, match="must have the same number of points; got 2, 40"):
         fast.batch_value_and_grad(np.stack([xs, xs]), ys)
     with pytest.raises(TypeError):
         fast.batch_value_and_grad(xs)
@@ -620,7 +614,7 @@ def test_a_function_that_must_run_itself_answers_batches_too() -> None:
     [
         ((1.0, 2.0), OperandError, "in place of at least one number"),
         ((np.ones(2), np.ones(3)), ShapeError, "same length; got 2, 3"),
-        ((np.ones((2, 2)), 1.0), OperandError, "2 axes"),
+        ((np.ones((2, 2), complex), 1.0), OperandError, "an array of complex128 with 2 axes"),
         ((np.array(["a"]), 1.0), OperandError, "vectors of real numbers"),
     ],
 )
@@ -748,32 +742,15 @@ def test_real_numbers_of_every_kind_are_results_of_a_batch(name: str, limit: int
         np.testing.assert_array_equal(fast.batch_value_and_grad(xs, ys)[1], slopes)
 
 
-@pytest.mark.parametrize("f", [lambda x: [x, "text"], lambda x: [x, 1j], lambda x: [x, np.ones(2)]])
+@pytest.mark.parametrize("f", [lambda x: [x, "text"], lambda x: [x, 1j], lambda x: [x, np.ones(2) * 1j]])
 def test_results_that_are_no_real_numbers_have_no_batch(f: Callable[..., Any]) -> None:
-    with pytest.raises(OperandError, match="a batch needs a function that returns real numbers; got"):
+    with pytest.raises(
+        OperandError, match="a batch needs a function that returns real numbers, or arrays of them; got"
+    ):
         wg.compile(f).batch(np.array([1.0, 2.0]))
 
 
 QUESTIONS = ["batch", "batch_jacobian"]
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize(
-    "f", [lambda x: np.stack([x, x * x]), lambda x: (x, np.stack([x, x * x])), lambda x: np.array([x, 2.0 * x])]
-)
-def test_a_batch_of_a_function_that_returns_an_array_says_what_to_return(f: Callable[..., Any], question: str) -> None:
-    with pytest.raises(OperandError, match=r"got an array of shape \(2,\); return its elements in a tuple or list"):
-        getattr(wg.compile(f), question)(np.array([1.0, 2.0]))
-
-
-@pytest.mark.parametrize("question", [*QUESTIONS, "batch_value_and_grad"])
-def test_a_batch_of_points_as_rows_says_to_pass_columns(question: str) -> None:
-    ask = getattr(wg.compile(lambda q: q[0] * q[1]), question)
-    points = np.array([[1.0, 2.0], [3.0, 4.0]])
-
-    with pytest.raises(OperandError, match=r"2 axes; pass the columns .* as in \[q\[:, 0\], q\[:, 1\]\]"):
-        ask(points)
-    assert ask([points[:, 0], points[:, 1]]) is not None
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -1,10 +1,12 @@
 """Batches of a compiled function: many calls at once, each row along its own branches.
 
-The arguments have the structure of a call, with a vector in place of each number. The first row is answered by an
-ordinary call, which finds or makes a recording. That recording runs on all rows that are left, and answers those at
-which each of its checks holds; then comes the first row that is left. So rows are grouped by the branches that they
-take, and no row is answered by a recording that is not valid there. What is left after some rounds, and what has no
-native code, is answered call by call.
+The arguments have the structure of a call, with a vector in place of each number and a table in place of each array:
+points are along the first axis. Plain numbers are the same at all points, and so is what `in_axes` gives no axis.
+
+The first row is answered by an ordinary call, which finds or makes a recording. That recording runs on all rows that
+are left, and answers those at which each of its checks holds; then comes the first row that is left. So rows are
+grouped by the branches that they take, and no row is answered by a recording that is not valid there. What is left
+after some rounds, and what has no native code, is answered call by call.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import InputError, OperandError, ShapeError, short_repr, suggest_name
 from wiregrad.frontends.recording.arguments import ContainerTree, flatten, refuse_subclass, unflatten
 from wiregrad.frontends.recording.session import function_name
+from wiregrad.frontends.transforms.vmap_and_checkpoint import AxesSpec, find_leaf_axes
 from wiregrad.lazy import NamedTuple
 
 if TYPE_CHECKING:
@@ -81,7 +84,7 @@ class ResultStructure:
         self.tree: ContainerTree | None = None
 
     def ask(self, row: tuple[Any, ...]) -> list[Any]:
-        """Return the numbers of the result at one point."""
+        """Return the numbers and arrays of the result at one point."""
         leaves, tree = flatten(self._run(*row))
         if self.tree is not None and not tree.has_order_of(self.tree):
             raise OperandError(f"all rows of a batch must return the structure of the first, {self.tree}; got {tree}")
@@ -97,22 +100,29 @@ class ResultStructure:
 
 
 class PointTable:
-    """The arguments of a batch: a vector for each number of a call, or one number for all calls."""
+    """The arguments of a batch, with points along the first axis of arrays, or the same for all rows."""
 
-    def __init__(self, args: Sequence[Any]) -> None:
+    def __init__(self, f: Callable[..., Any], args: Sequence[Any], in_axes: AxesSpec = 0) -> None:
         parts = [flatten(argument) for argument in args]
         self._trees = [tree for _, tree in parts]
         self._sizes = [len(leaves) for leaves, _ in parts]
-        self.columns = [_read_column(leaf) for leaves, _ in parts for leaf in leaves]
-        lengths = {len(column) for column in self.columns if column.ndim}
-        if not lengths:
+        leaves = [leaf for leaves, _ in parts for leaf in leaves]
+        is_default = type(in_axes) is int and not in_axes
+        # A whole number is a number for all rows by default, in a container too.
+        axes = [0] * len(leaves) if is_default else find_leaf_axes(in_axes, tuple(args), f)
+        self._parts = [_read_part(leaf, axis) for leaf, axis in zip(leaves, axes, strict=True)]
+        shapes = [part.item.shape for part in self._parts if part.varies]
+        if not shapes:
             raise OperandError(
                 "a batch needs a vector in place of at least one number; for one point call the function; a vector is "
                 "an array: np.array([1.0, 2.0]), not a list of numbers"
             )
-        if len(lengths) > 1:
-            raise ShapeError(f"the vectors of a batch must have the same length; got {', '.join(map(str, lengths))}")
-        self.count = lengths.pop()
+        if len({shape[0] for shape in shapes}) > 1:
+            raise ShapeError(_describe_lengths(shapes, is_default=is_default))
+        self.count = shapes[0][0]
+        self._is_default = is_default
+        self.columns = [part.spread(self.count) for part in self._parts if part.is_input]
+        """What each input of a recording is at all points: an array of so many rows, or without axes one number."""
 
     @contextmanager
     def explain_lists(self) -> Iterator[None]:
@@ -120,57 +130,134 @@ class PointTable:
         try:
             yield
         except TypeError as error:
-            for position, tree in enumerate(self._trees):
-                columns = [self.columns[k] for k in self.number_inputs(position)]
-                if tree.kind in (list, tuple) and not any(column.ndim for column in columns):
-                    numbers = f"{tree.kind.__name__} of {count_with_noun(len(columns), 'number')}"
-                    error.add_note(
-                        f"in this batch, argument {position} is a {numbers}, which the function gets as it is; "
-                        "a vector is an array: np.array([1.0, 2.0])"
-                    )
+            for position in self._find_lists():
+                numbers = f"{self._trees[position].kind.__name__} of {count_with_noun(self._sizes[position], 'number')}"
+                error.add_note(
+                    f"in this batch, argument {position} is a {numbers}, which the function gets as it is; "
+                    "a vector is an array: np.array([1.0, 2.0])"
+                )
             raise
+
+    def check_result_shapes(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        """Raise if a result at one point is an array that a list in place of a vector may have made."""
+        as_long = [position for position in self._find_lists() if self._sizes[position] == self.count > 1]
+        if any(shapes) and as_long and self._is_default:
+            axes = tuple([None if position in as_long else 0 for position in range(len(self._sizes))])
+            raise OperandError(
+                f"the result at one point is an array of shape {next(filter(None, shapes))}, and a list has as many "
+                f"numbers as there are points; a list that is the same at all points is named by in_axes={axes}"
+            )
+
+    def _find_lists(self) -> list[int]:
+        """Return the positions of the arguments that are lists or tuples of numbers for all rows."""
+        kinds = [tree.kind in (list, tuple) for tree in self._trees]
+        return [k for k, is_list in enumerate(kinds) if is_list and all(part.is_number for part in self._list_parts(k))]
 
     def row_arguments(self, row: int) -> tuple[Any, ...]:
         """Return the arguments of one call."""
-        numbers = iter([(column[row] if column.ndim else column).item() for column in self.columns])
-        return tuple([self.build_argument(numbers, position) for position in range(len(self._trees))])
+        return self._build_arguments([part.take_row(row) for part in self._parts])
 
     def sample_arguments(self) -> tuple[Any, ...]:
-        """Return the arguments of a call like those of the rows, with 1.0 in place of each vector."""
-        numbers = iter([1.0 if column.ndim else column.item() for column in self.columns])
-        return tuple([self.build_argument(numbers, position) for position in range(len(self._trees))])
+        """Return the arguments of a call like those of the rows, with 1.0 for each number that differs by row."""
+        return self._build_arguments([part.make_sample() for part in self._parts])
 
     def number_inputs(self, position: int) -> range:
-        """Return the numbers of the columns that belong to an argument."""
-        start = sum(self._sizes[:position])
+        """Return the numbers of the inputs that belong to an argument; raise if there is no gradient by it."""
+        for part in self._list_parts(position):
+            if not part.is_input:
+                raise OperandError(
+                    f"there is no gradient by argument {position}, which has {short_repr(part.item)}: choose the "
+                    "arguments to differentiate by with argnums of wg.compile"
+                )
+        start = sum(part.is_input for part in self._parts[: sum(self._sizes[:position])])
         return range(start, start + self._sizes[position])
 
     def build_argument(self, leaves: Iterator[object], position: int) -> Any:
         """Return the next numbers or columns in the structure of an argument."""
         return unflatten(self._trees[position], list(islice(leaves, self._sizes[position])))
 
+    def _build_arguments(self, leaves: list[Any]) -> tuple[Any, ...]:
+        rest = iter(leaves)
+        return tuple([self.build_argument(rest, position) for position in range(len(self._trees))])
 
-def _read_column(leaf: object) -> NDArray[np.float64]:
+    def _list_parts(self, position: int) -> list[PointPart]:
+        start = sum(self._sizes[:position])
+        return self._parts[start : start + self._sizes[position]]
+
+
+class PointPart(NamedTuple):
+    """A part of the arguments of a batch that is no container."""
+
+    item: Any
+    """An array of float64, with points along the first axis if it varies; or any object, the same for all rows."""
+    varies: bool
+    is_input: bool
+    """Whether it is an input of a recording, and not a part of what the recording is made for."""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is one number for all rows."""
+        return self.is_input and not self.item.ndim
+
+    def take_row(self, row: int) -> Any:
+        """Return what the call at a point gets."""
+        if not self.varies:
+            return self.item.item() if self.is_number else self.item
+        return self.item[row] if self.item.ndim > 1 else self.item[row].item()
+
+    def make_sample(self) -> Any:
+        """Return something like what the call at a point gets."""
+        if not self.varies:
+            return self.take_row(0)
+        return np.ones(self.item.shape[1:]) if self.item.ndim > 1 else 1.0
+
+    def spread(self, count: int) -> NDArray[np.float64]:
+        """Return an input at all points; one number for all of them as it is."""
+        array: NDArray[np.float64] = self.item
+        return array if self.varies or not array.ndim else np.broadcast_to(array, (count, *array.shape))
+
+
+def _describe_lengths(shapes: Sequence[tuple[int, ...]], *, is_default: bool) -> str:
+    """Return the message for vectors and tables of different lengths."""
+    lengths = ", ".join(map(str, sorted({shape[0] for shape in shapes})))
+    if all(len(shape) == 1 for shape in shapes):
+        return f"the vectors of a batch must have the same length; got {lengths}"
+    hint = "; an array that is the same at all points is named by in_axes: in_axes=(0, None)" if is_default else ""
+    return f"the arrays of a batch must have the same number of points; got {lengths}{hint}"
+
+
+def _read_part(leaf: Any, axis: int | None) -> PointPart:
+    """Read a part of the arguments that has its points along an axis, or no points."""
     if type(leaf) is float:
-        return np.array(leaf)
+        return PointPart(np.array(leaf), varies=False, is_input=True)
+    if axis is None:
+        if not isinstance(leaf, np.ndarray | np.floating) or leaf.dtype.kind != "f":
+            return PointPart(leaf, varies=False, is_input=False)
+        refuse_subclass(leaf, "an argument of a batch")
+        return PointPart(_copy_to_float64(np.asarray(leaf)), varies=False, is_input=True)
     refuse_subclass(leaf, "a vector of a batch")
     column = np.asarray(leaf)
-    if column.ndim == 1 and column.dtype == np.float64 and column.flags.c_contiguous and column.flags.aligned:
-        return column
-    if column.dtype.kind not in "fiu" or column.ndim > 1:
-        hint = ""
-        if column.ndim > 1:
-            hint = "; pass the columns of an array in a list, as in [q[:, 0], q[:, 1]], or use wg.vmap"
+    if column.dtype.kind not in "fiu":
         raise OperandError(
             f"a batch takes vectors of real numbers in place of numbers; got an array of {column.dtype} with "
-            f"{column.ndim} {'axis' if column.ndim == 1 else 'axes'}{hint}"
+            f"{column.ndim} {'axis' if column.ndim == 1 else 'axes'}"
         )
-    numbers = np.require(column, np.float64, ["ALIGNED"])
-    # Native code steps from number to number.
+    if column.ndim and not -column.ndim <= axis < column.ndim:
+        raise ShapeError(f"in_axes: there is no axis {axis} in an argument of shape {column.shape}")
+    numbers = _copy_to_float64(np.moveaxis(column, axis, 0) if column.ndim and axis else column)
+    return PointPart(numbers, varies=numbers.ndim > 0, is_input=True)
+
+
+def _copy_to_float64(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Return an array as native code reads it, copied if it has to be."""
+    if array.dtype == np.float64 and array.flags.c_contiguous and array.flags.aligned:
+        return array
+    # Rows are read as they lie in memory, vectors from number to number.
+    numbers = np.require(array, np.float64, ["ALIGNED"] if array.ndim < 2 else ["ALIGNED", "C_CONTIGUOUS"])
     return numbers if not any(stride % numbers.itemsize for stride in numbers.strides) else numbers.copy()
 
 
-BATCH_OPTIONS = ("threads", "out", "executor", "chunk_size", "progress", "reduce")
+BATCH_OPTIONS = ("in_axes", "threads", "out", "executor", "chunk_size", "progress", "reduce")
 """What batches take by keyword."""
 
 
@@ -194,7 +281,7 @@ def choose_reduction(reduce: str | None, out: object) -> Callable[[Any], Any]:
         columns, tree = flatten(result)
         if reduce == "mean" and not all(map(len, columns)):
             raise InputError("a batch without points has no mean")
-        totals = [float(np.sum(column)) for column in columns]
+        totals = [np.sum(column, axis=0) if column.ndim > 1 else float(np.sum(column)) for column in columns]
         return unflatten(tree, totals if reduce == "sum" else [x / len(columns[0]) for x in totals])
 
     return reduce_columns
@@ -253,7 +340,7 @@ class RepeatedBatch:
         read = self._rows.read(args, threads)
         if read is None:
             return None
-        results = allocate_columns(self._results, read.size.points)
+        results = allocate_columns([()] * self._results, read.size.points)
         self._rows.run(read, tuple([results[k] for k in self._targets]))
         values, grads = results[: self._values], results[self._values :]
         self._recording.finish_rows(values, None, read.size.points)
@@ -267,7 +354,7 @@ def repeat_batch(
     points, recording = answer
     if device != "cpu" or recording is None:
         return None
-    if any(type(arg) is not float and type(arg) is not np.ndarray for arg in args):
+    if any(type(arg) is not float and (type(arg) is not np.ndarray or arg.ndim != 1) for arg in args):
         return None
     wanted = None if points.grads is None else points.wanted
     rows = recording.prepare_rows([type(arg) is np.ndarray for arg in args], wanted)
@@ -289,7 +376,7 @@ def answer_batch(
     Results are written into `outputs`, the values and the gradients, or into new vectors. Recordings run on `workers`,
     or here.
     """
-    points = None if table.count else make_columns(source, table, 1, wanted, outputs)
+    points = None if table.count else make_columns(source, table, [()], wanted, outputs)
     # The rows that have no answer yet; None for all of them.
     left: NDArray[np.intp] | None = None if table.count else np.arange(0)
     rounds = 0
@@ -299,8 +386,13 @@ def answer_batch(
         row = 0 if left is None else int(left[0])
         args = table.row_arguments(row)
         answer = ask(args)
+        for result in answer:
+            require_real(result)
         if points is None:
-            points = make_columns(source, table, len(answer) - len(wanted or ()), wanted, outputs)
+            shapes = [np.shape(result) for result in answer[: len(answer) - len(wanted or ())]]
+            table.check_result_shapes(shapes)
+            points = make_columns(source, table, shapes, wanted, outputs)
+        _check_shapes(points, answer)
         is_last = (table.count if left is None else len(left)) == 1
         if is_last or rounds == MAX_ROUNDS or waits:
             waits -= waits > 0
@@ -324,42 +416,55 @@ def answer_batch(
 def make_columns(
     source: BatchSource,
     table: PointTable,
-    results: int,
+    shapes: Sequence[tuple[int, ...]],
     wanted: tuple[int, ...] | None,
     outputs: Sequence[NDArray[np.float64]] | None,
 ) -> PointColumns:
-    """Return the columns of a batch: its arguments, and vectors for its results, given or new."""
-    count = results + len(wanted or ())
+    """Return the columns of a batch: its arguments, and arrays for its results, given or new.
+
+    `shapes` are those of the results at one point.
+    """
+    results = len(shapes)
+    shapes = [*shapes, *(table.columns[k].shape[1:] for k in wanted or ())]
     if outputs is None:
-        outputs = allocate_columns(count, table.count)
+        outputs = allocate_columns(shapes, table.count)
     else:
-        _check_outputs(outputs, table, count)
+        _check_outputs(outputs, table, shapes)
     grads = None if wanted is None else outputs[results:]
     return PointColumns(table.count, table.columns, outputs[:results], grads, wanted or (), source.device)
 
 
-def _check_outputs(outputs: Sequence[Any], table: PointTable, count: int) -> None:
-    """Raise unless results can be written into these vectors while arguments are read."""
-    for vector in outputs:
-        is_vector = type(vector) is np.ndarray and vector.dtype == np.float64 and vector.shape == (table.count,)
-        if not is_vector or not vector.flags.writeable or not vector.flags.c_contiguous:
-            raise OperandError(
-                f"out= takes contiguous, writable vectors of float64 with {table.count:,} entries; "
-                f"got {short_repr(vector)}"
-            )
-    if len(outputs) != count:
-        vectors = count_with_noun(count, "vector")
-        raise ShapeError(f"out= needs {vectors}: the values, then the gradients; got {len(outputs)}")
+def _check_outputs(outputs: Sequence[Any], table: PointTable, shapes: Sequence[tuple[int, ...]]) -> None:
+    """Raise unless results can be written into these arrays while arguments are read."""
+    for array, shape in zip(outputs, shapes, strict=False):
+        is_place = type(array) is np.ndarray and array.dtype == np.float64 and array.shape == (table.count, *shape)
+        if not is_place or not array.flags.writeable or not array.flags.c_contiguous:
+            wanted = f"arrays of float64 of shape {(table.count, *shape)}"
+            if not any(shapes):
+                wanted = f"vectors of float64 with {table.count:,} entries"
+            raise OperandError(f"out= takes contiguous, writable {wanted}; got {short_repr(array)}")
+    if len(outputs) != len(shapes):
+        arrays = count_with_noun(len(shapes), "array" if any(shapes) else "vector")
+        raise ShapeError(f"out= needs {arrays}: the values, then the gradients; got {len(outputs)}")
     others = [*outputs, *(column for column in table.columns if column.ndim)]
     if any(np.may_share_memory(vector, other) for k, vector in enumerate(outputs) for other in others[k + 1 :]):
-        raise OperandError("the vectors of out= must not share memory with each other or with the arguments")
+        raise OperandError("the arrays of out= must not share memory with each other or with the arguments")
+
+
+def _check_shapes(points: PointColumns, answer: Sequence[Any]) -> None:
+    """Raise unless the results at a point have the shapes of those at the first one."""
+    for column, result in zip((*points.values, *(points.grads or ())), answer, strict=True):
+        if np.shape(result) != column.shape[1:]:
+            raise ShapeError(
+                f"all rows of a batch must return arrays of the shapes of the first; got {np.shape(result)} after "
+                f"{column.shape[1:]}"
+            )
 
 
 def _fill_row(points: PointColumns, row: int, answer: Sequence[Any]) -> None:
     """Fill in one row: its results and its gradient."""
-    for column, number in zip((*points.values, *(points.grads or ())), answer, strict=True):
-        require_real(number)
-        column[row] = number
+    for column, result in zip((*points.values, *(points.grads or ())), answer, strict=True):
+        column[row] = result
 
 
 def is_real_number(result: object) -> bool:
@@ -374,16 +479,21 @@ def is_real_number(result: object) -> bool:
     return isinstance(result, float | int | np.floating | np.integer | np.bool_)
 
 
+def is_real_result(result: object) -> bool:
+    """Return whether a result is a real number or a condition, or an array of them.
+
+    >>> [is_real_result(result) for result in (2.0, np.ones(2), np.ones(2, bool), np.ones(2, complex))]
+    [True, True, True, False]
+    """
+    return is_real_number(result) or (type(result) is np.ndarray and result.dtype.kind in "fiub")
+
+
 def require_real(result: object) -> None:
-    """Raise unless a result of a function is a real number."""
-    if is_real_number(result):
+    """Raise unless a result of a function is a real number, or an array of real numbers."""
+    if is_real_result(result):
         return
-    kind = type(result).__name__
-    hint = ""
-    if isinstance(result, np.ndarray):
-        kind = f"an array of shape {result.shape}"
-        hint = "; return its elements in a tuple or list, (a, b), or use wg.vmap"
-    raise OperandError(f"a batch needs a function that returns real numbers; got {kind}{hint}")
+    kind = f"an array of {result.dtype}" if isinstance(result, np.ndarray) else type(result).__name__
+    raise OperandError(f"a batch needs a function that returns real numbers, or arrays of them; got {kind}")
 
 
 def _list_rows_left(left: NDArray[np.intp] | None, failures: NDArray[np.intp] | None, count: int) -> NDArray[np.intp]:

@@ -42,6 +42,7 @@ from wiregrad.api.batches import (
     answer_batch,
     choose_reduction,
     is_real_number,
+    is_real_result,
     make_columns,
     open_workers,
     refuse_keywords,
@@ -102,6 +103,7 @@ from wiregrad.frontends.replay.recorded_calls import (
     write_restorer,
 )
 from wiregrad.frontends.transforms.derivatives import hessian, jacobian, make_value_and_grad
+from wiregrad.frontends.transforms.vmap_and_checkpoint import AxesSpec
 from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import Certificate, CircuitGraph, Place, certificates
 from wiregrad.ir.columns import CHOSEN_CONVENTIONS, chosen_convention, join_first_names
@@ -335,11 +337,12 @@ class RecordedVariant:
         self.is_real = returns_real(recording)
         """Whether the result is one real number that depends on the inputs."""
         self.has_real_results = all(
-            isinstance(result, float | np.floating) or (is_real_number(result) and k not in recording.moving)
+            is_real_float(result) or (is_real_result(result) and k not in recording.moving)
             for k, result in enumerate(recording.results)
         )
-        """Whether the results are real numbers, those that depend on no input also whole numbers and conditions."""
-        self.is_constant_number = recording.tree.kind is LEAF and self.has_real_results and not recording.moving
+        """Whether the results are real numbers or arrays of them, and integers and conditions at most constants."""
+        is_number = recording.tree.kind is LEAF and is_real_number(recording.results[0])
+        self.is_constant_number = is_number and not recording.moving
         """Whether the result is one real number that depends on no input."""
         constants = [None if k in recording.moving else result for k, result in enumerate(recording.results)]
         # The arguments and results of the recorded call are no longer needed, and may be large.
@@ -374,10 +377,8 @@ class RecordedVariant:
             moving = moving._replace(grads=None, wanted=(), device="cpu")
         if self.is_constant_number and not self.recording.checks:
             failures = np.empty(0, np.intp)
-        elif native is not None and workers is None:
-            failures = native.run_rows(moving, rows, threads)
-        elif native is not None and workers is not None:
-            failures = workers.run_rows(self.recording, moving, rows, threads)
+        elif native is not None:
+            failures = native.run_rows(moving, rows, threads, workers)
         if failures is not None:
             self.finish_rows(points.values, rows, (points.size if rows is None else len(rows)) - len(failures))
             for column in () if moving.values else points.grads or ():
@@ -392,10 +393,11 @@ class RecordedVariant:
         native = self._find_row_replay(gradient=wanted is not None)
         return None if native is None or not self.recording.moving else native.prepare_rows(varies, wanted)
 
-    def _find_row_replay(self, *, gradient: bool) -> NativeReplay | None:
+    def _find_row_replay(self, *, gradient: bool) -> NativeReplay | ExpandedReplay | ArrayReplay | None:
         """Return what runs batches; None if there is no native code for them."""
         is_real = (self.is_real or self.is_constant_number) if gradient else self.has_real_results
-        return self.replay if is_real and isinstance(self.replay, NativeReplay) else None
+        has_rows = isinstance(self.replay, NativeReplay | ExpandedReplay | ArrayReplay) and not self.has_labels
+        return self.replay if is_real and has_rows else None  # type: ignore[return-value]
 
     @property
     def moving_results(self) -> Sequence[int]:
@@ -466,10 +468,23 @@ class RecordedVariant:
         return VariantInfo(nodes, len(self.recording.checks), replay.tier, replay.reason, self.hits, self.flip)
 
 
+def list_result_shapes(recording: CertifiedRecording) -> list[tuple[int, ...]]:
+    """Return the shape of each result of a recording that is kept."""
+    circuit = recording.circuit
+    nodes = [] if circuit is None else circuit.columns.outputs.tolist()
+    moving = {k: circuit.type_of(node).shape for k, node in zip(recording.moving, nodes, strict=False) if circuit}
+    return [moving[k] if k in moving else np.shape(result) for k, result in enumerate(recording.results)]
+
+
 def has_array_inputs(recording: CertifiedRecording) -> bool:
     """Return whether an input of a recording is an array."""
     circuit = recording.circuit
     return circuit is not None and any(circuit.type_of(node).shape for node in circuit.input_indices())
+
+
+def is_real_float(result: object) -> bool:
+    """Return whether a result is a real floating-point number of Python or NumPy, or an array of them."""
+    return isinstance(result, float | np.floating) or (type(result) is np.ndarray and result.dtype.kind == "f")
 
 
 def returns_real(recording: CertifiedRecording) -> bool:
@@ -1072,6 +1087,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self,
         /,
         *args: Any,
+        in_axes: AxesSpec = 0,
         threads: int | None = None,
         out: Any = None,
         executor: object = None,
@@ -1080,14 +1096,17 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         reduce: str | None = None,
         **keywords: Never,
     ) -> Any:
-        """Return the function's results at many points; each number of a call is a vector here, one entry per point.
+        """Return the function's results at many points, which are along the first axis of the arguments.
 
-        A function of several results returns them in its structure, with a vector in place of each number. With `out`,
-        of the same structure, the results are written into its vectors. With `executor`, which is anything with the
-        interface of `concurrent.futures`, a client of `dask.distributed` or the module `ray`, its workers run the
-        recordings on chunks of the points; rows that no recording answers are computed here. Vectors without entries
-        give vectors without entries in the structure of an earlier result, or else of a call with 1.0 for each vector.
-        With `reduce="sum"` or `"mean"`, that of all points is returned in place of each vector.
+        A vector stands for a number of a call, and a table for an array. Plain numbers are the same at all points, and
+        so is what `in_axes` gives no axis; it is written as for `wg.vmap`. A function of several results returns them
+        in its structure, with a vector in place of each number and a table in place of each array, all of float64.
+        With `out`, of the same structure, the results are written into its arrays. With `executor`, which is anything
+        with the interface of `concurrent.futures`, a client of `dask.distributed` or the module `ray`, its workers run
+        the recordings on chunks of the points; rows that no recording answers, and recordings on large arrays, are
+        computed here. Arrays without points give arrays without points in the structure of an earlier result, or else
+        of a call with 1.0 for each number that differs by point. With `reduce="sum"` or `"mean"`, that of all points
+        is returned in place of each vector or table.
 
         >>> def huber(x, width):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
@@ -1097,18 +1116,22 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         {'sum': array([1.5, 4. ]), 'product': array([1., 6.])}
         >>> compile(huber).batch(np.array([0.5, 3.0, -2.0]), 1.0, reduce="mean")
         1.375
+        >>> risk = compile(lambda weights, covariance: weights @ covariance @ weights)
+        >>> risk.batch(np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[4.0, 1.0], [1.0, 2.0]]), in_axes=(0, None))
+        array([4., 2.])
         """
         reduce_columns = choose_reduction(reduce, out)
-        is_usual = out is None and executor is None and chunk_size is None and not progress
+        is_default = type(in_axes) is int and not in_axes
+        is_usual = is_default and out is None and executor is None and chunk_size is None and not progress
         repeated = self._begin_batch(args, keywords, threads, is_usual=is_usual, gradient=False)
         if repeated is not None:
             return reduce_columns(repeated)
-        table = PointTable(args)
+        table = PointTable(self._f, args, in_axes)
         results = ResultStructure(self)
         outputs, tree = (None, None) if out is None else flatten(out)
         if not table.count:
-            count, results.tree = self._find_result_structure(table.sample_arguments())
-            return reduce_columns(results.build_like(make_columns(self, table, count, None, outputs).values, tree))
+            shapes, results.tree = self._find_result_structure(table.sample_arguments())
+            return reduce_columns(results.build_like(make_columns(self, table, shapes, None, outputs).values, tree))
         with open_workers(executor, chunk_size, progress) as workers, table.explain_lists():
             answer = answer_batch(
                 self, table, results.ask, wanted=None, threads=threads, outputs=outputs, workers=workers
@@ -1141,12 +1164,11 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._calls += result is not None
         return result
 
-    def _find_result_structure(self, args: tuple[Any, ...]) -> tuple[int, ContainerTree]:
-        """Return the number and structure of the results of such a call, from a recording if there is one."""
+    def _find_result_structure(self, args: tuple[Any, ...]) -> tuple[list[tuple[int, ...]], ContainerTree]:
+        """Return the shapes and structure of the results of such a call, from a recording if there is one."""
         for entry in () if is_disturbed(self._cache) else self._cache.quick.get(len(args), ()):
             if entry.tree.root is not None and entry.parse(*args) is not None:
-                recording = entry.tree.root.recording
-                return len(recording.results), recording.tree
+                return list_result_shapes(entry.tree.root.recording), entry.tree.root.recording.tree
         try:
             with np.errstate(all="ignore"):
                 leaves, tree = flatten(self._f(*args))  # type: ignore[call-arg]
@@ -1157,12 +1179,13 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             ) from error
         for leaf in leaves:
             require_real(leaf)
-        return len(leaves), tree
+        return [np.shape(leaf) for leaf in leaves], tree
 
     def batch_jacobian(
         self,
         /,
         *args: Any,
+        in_axes: AxesSpec = 0,
         threads: int | None = None,
         out: Any = None,
         executor: object = None,
@@ -1182,13 +1205,21 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         refuse_keywords(self._f, keywords)
         derivatives = self._derive("jacobian", jacobian)
         return derivatives.batch(
-            *args, threads=threads, out=out, executor=executor, chunk_size=chunk_size, progress=progress, reduce=reduce
+            *args,
+            in_axes=in_axes,
+            threads=threads,
+            out=out,
+            executor=executor,
+            chunk_size=chunk_size,
+            progress=progress,
+            reduce=reduce,
         )
 
     def batch_value_and_grad(
         self,
         /,
         *args: Any,
+        in_axes: AxesSpec = 0,
         threads: int | None = None,
         out: tuple[NDArray[np.float64], Any] | None = None,
         executor: object = None,
@@ -1210,11 +1241,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         (4.125, 0.5)
         """
         reduce_columns = choose_reduction(reduce, out)
-        is_usual = out is None and executor is None and chunk_size is None and not progress
+        is_default = type(in_axes) is int and not in_axes
+        is_usual = is_default and out is None and executor is None and chunk_size is None and not progress
         repeated = self._begin_batch(args, keywords, threads, is_usual=is_usual, gradient=True)
         if repeated is not None:
             return reduce_columns(repeated)  # type: ignore[no-any-return]
-        table = PointTable(args)
+        table = PointTable(self._f, args, in_axes)
         places, single = resolve_arguments(self._f, args, {}, self._argnums, self._argnames)
         named = list(join_arguments(args, {}))
         positions = [named.index(place) for place in places]
@@ -1252,12 +1284,22 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if is_disturbed(cache):
             return None
         query = _ask_gradient if gradient else RecordedVariant.replay_value
+        tree, inputs = self._find_tree(cache, args)
+        if tree is None or type(tree.find_valid(query, inputs)) is FailedWalk:
+            return None
+        return tree.recent
+
+    def _find_tree(self, cache: VariantCache, args: Sequence[Any]) -> tuple[VariantTree | None, Sequence[Any]]:
+        """Return the recordings for calls of a kind, and the inputs of one; None if there are none."""
         for entry in cache.quick.get(len(args), ()):
             inputs = entry.parse(*args)
             if inputs is not None:
-                answer = entry.tree.find_valid(query, inputs)
-                return None if type(answer) is FailedWalk else entry.tree.recent
-        return None
+                return entry.tree, inputs
+        # Arguments with many numbers, or with arrays of whole numbers, have no parser.
+        call = signature_of(tuple(args), {})
+        if isinstance(call, str):
+            return None, ()
+        return cache.trees.get((chosen_convention(), call.key)), call.inputs
 
     def to_c(
         self,

@@ -8,8 +8,9 @@ tried first; it is used if, at the point of the recording, it decides every bran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import accumulate, repeat
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,6 +31,7 @@ from wiregrad.lazy import NamedTuple, load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.passes import (
     SilentWatcher,
+    batching,
     drop_gradient_stops,
     expand_unnamed,
     gradient_circuit,
@@ -156,14 +158,17 @@ def _to_bytes(value: object) -> bytes:
 
 
 class PointColumns(NamedTuple):
-    """Many points, and where the results go: columns with a number for each point."""
+    """Many points, and where the results go: columns with a number, or an array, for each point."""
 
     size: int
     """The number of points."""
     inputs: Sequence[NDArray[np.float64]]
-    """A column for each input, or an array without axes: one number for all points."""
+    """A column for each input, or an array without axes: one number for all points.
+
+    A column of arrays that are the same at all points is a broadcast view.
+    """
     values: Sequence[NDArray[np.float64]]
-    """A column for each number of the result that is not constant."""
+    """A column for each result that is not constant."""
     grads: Sequence[NDArray[np.float64]] | None
     """The gradient by each of `wanted`; None if there is none."""
     wanted: tuple[int, ...]
@@ -172,10 +177,23 @@ class PointColumns(NamedTuple):
     """Where they are computed."""
 
 
-def allocate_columns(count: int, size: int) -> list[NDArray[np.float64]]:
-    """Return vectors for the results of a batch; memory of earlier results is used again once nobody needs it."""
+def allocate_columns(shapes: Sequence[tuple[int, ...]], size: int) -> list[NDArray[np.float64]]:
+    """Return columns for results of these shapes; memory of earlier results is used again once nobody needs it."""
     allocate = batch.allocate_result
-    return [allocate((size,), FLOAT.dtype, k) for k in range(count)]
+    return [allocate((size, *shape), FLOAT.dtype, k) for k, shape in enumerate(shapes)]
+
+
+def split_columns(column: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return a column for each number of a column of arrays, in their order; an array without axes is one for all.
+
+    >>> split_columns(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    [array([1., 3.]), array([2., 4.])]
+    """
+    if column.ndim < 2:
+        return [column]
+    if not column.strides[0]:
+        return [number.reshape(()) for number in column[0].reshape(-1, 1)] if len(column) else []
+    return list(column.reshape(len(column), prod(column.shape[1:])).T)
 
 
 def check_device(device: object) -> None:
@@ -200,7 +218,7 @@ class RowReplay:
         """Return the results at points as columns: values, gradients, and where a check fails."""
         size = max(len(column) for column in columns if column.ndim)
         count = len(self._recording.moving)
-        results = allocate_columns(count + len(wanted or ()), size)
+        results = allocate_columns([()] * (count + len(wanted or ())), size)
         grads = None if wanted is None else results[count:]
         points = PointColumns(size, columns, results[:count], grads, wanted or (), device)
         failures = self.run_rows(points, None, threads)
@@ -385,9 +403,15 @@ class NativeReplay:
         return Flip(numbers) if type(numbers) is int or numbers is None else numbers
 
     def run_rows(
-        self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None = None
+        self,
+        points: PointColumns,
+        rows: NDArray[np.intp] | None,
+        threads: int | None = None,
+        workers: RowWorkers | None = None,
     ) -> NDArray[np.intp] | None:
-        """Write the results at some points, or all, as `RowReplay` does."""
+        """Write the results at some points, or all, as `RowReplay` does, on workers or here."""
+        if workers is not None:
+            return workers.run_rows(self._recording, points, rows, threads)
         return self._rows.run_rows(points, rows, threads)
 
     def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.RepeatedColumns | None:
@@ -608,6 +632,10 @@ class ArrayReplay:
         self._values: array_program.StreamProgram | InterpreterReplay | None = None
         self._pulled: dict[frozenset[int] | None, Any] = {}
         self._wanted: frozenset[int] | None = None
+        self._row_count = 0
+        """The number of points of batches so far."""
+        self._groups: dict[Any, PointGroups | None] = {}
+        """The programs for groups of points, by the wanted inputs and those that all points share."""
         program = None
         if gradient_by is not None:
             self.limit_gradient(gradient_by)
@@ -701,6 +729,95 @@ class ArrayReplay:
         except NotNativeError:
             return None
 
+    def run_rows(
+        self,
+        points: PointColumns,
+        rows: NDArray[np.intp] | None,
+        threads: int | None = None,
+        workers: RowWorkers | None = None,
+    ) -> NDArray[np.intp] | None:
+        """Write the results at some points, or all; return the indices of those where a check fails.
+
+        The program runs once for each point in this thread, or, when there were many, on groups of points.
+        """
+        chosen = np.arange(points.size) if rows is None else rows
+        self._row_count += len(chosen)
+        groups = self.find_groups(points) if self._row_count >= MIN_GROUPED_ROWS else None
+        failed = []
+        size = len(chosen) if groups is None else groups.size
+        for first in range(0, len(chosen), size):
+            part = chosen[first : first + size]
+            found = None if groups is None else groups.run(points, part)
+            failed.append(first + (self._run_each(points, part) if found is None else found))
+        return np.concatenate(failed) if failed else np.empty(0, np.intp)
+
+    def _run_each(self, points: PointColumns, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Run the program once for each of these points; return the indices of those where a check fails."""
+        run_row = self._make_row_runner(None if points.grads is None else points.wanted)
+        # The gradients are in the order of the inputs.
+        order = sorted(range(len(points.wanted)), key=points.wanted.__getitem__)
+        targets = [*points.values, *[points.grads[k] for k in order]] if points.grads is not None else points.values
+        failures = []
+        arguments = [_iterate_rows(column, rows) for column in points.inputs]
+        # The points come first: arguments that are the same for all have no end.
+        for (number, row), results in zip(enumerate(rows.tolist()), map(run_row, *arguments), strict=False):
+            if type(results) is not tuple:
+                failures.append(number)
+                continue
+            for target, result in zip(targets, results, strict=True):
+                target[row] = result
+        return np.array(failures, np.intp)
+
+    def find_groups(self, points: PointColumns) -> PointGroups | None:
+        """Return the program for groups of points; None if there is none."""
+        wanted = None if points.grads is None else points.wanted
+        shared = tuple([k for k, column in enumerate(points.inputs) if is_shared(column)])
+        key = (wanted, shared)
+        if key not in self._groups:
+            try:
+                self._groups[key] = self._compile_groups(wanted, shared)
+            except WiregradError:
+                # An op runs on one point alone, or native code on all points at once computes nothing.
+                self._groups[key] = None
+        return self._groups[key]
+
+    def _compile_groups(self, wanted: Sequence[int] | None, shared: tuple[int, ...]) -> PointGroups | None:
+        circuit = self._recording.circuit
+        assert circuit is not None
+        if wanted is None:
+            results: list[int | None] = [*range(self._count)]
+            return PointGroups(drop_gradient_stops(circuit), shared, results, self._bits)
+        self.limit_gradient([(k, k + 1) for k in wanted])
+        gradient = self._find_gradient()
+        if isinstance(gradient, InterpreterReplay) or gradient.arrays is circuit:
+            return None
+        present = [k for k, is_present in enumerate(gradient.is_present) if is_present]
+        results = [0, *[1 + present.index(k) if k in present else None for k in wanted]]
+        return PointGroups(gradient.arrays, shared, results, self._bits)
+
+    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.RepeatedColumns | None:
+        """Return None: rows are read by Python."""
+        return None
+
+    def _make_row_runner(self, wanted: Sequence[int] | None) -> Callable[..., Any]:
+        """Return a function from inputs to a tuple of results, or of the result and its gradient by the wanted inputs.
+
+        It returns something else where a check fails.
+        """
+        if wanted is not None:
+            self.limit_gradient([(k, k + 1) for k in wanted])
+        replay = self.make_replay(gradient=wanted is not None)
+        if replay is not None:
+            return replay
+
+        def run_row(*inputs: Any) -> Any:
+            results = self.compute_results(inputs) if wanted is None else self.compute_gradient(inputs)
+            if isinstance(results, Flip):
+                return results
+            return tuple(results if wanted is None else [results[0], *[results[k + 1] for k in sorted(wanted)]])
+
+        return run_row
+
     def _find_flip(self, checks: Sequence[Any]) -> Flip | None:
         pairs = enumerate(zip(checks, self._bits, strict=True))
         check = next((k for k, (value, bits) in pairs if _to_bytes(value) != bits), None)
@@ -716,11 +833,96 @@ class ArrayReplay:
             return InterpreterReplay(self._recording, str(error))
 
 
+def is_shared(column: NDArray[np.float64]) -> bool:
+    """Return whether an input is the same at all points."""
+    return not column.ndim or (column.ndim > 1 and not column.strides[0])
+
+
+def _iterate_rows(column: NDArray[np.float64], rows: NDArray[np.intp]) -> Iterable[Any]:
+    """Return what calls at some points get of an input."""
+    if is_shared(column):
+        return repeat(np.array(column[0]) if column.ndim else column.item())
+    chosen = take_rows(column, rows)
+    return chosen.tolist() if column.ndim == 1 else chosen
+
+
+def take_rows(column: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return a column at different points in ascending order: a view where they follow each other.
+
+    >>> numbers = np.arange(9.0)
+    >>> [take_rows(numbers, np.array(rows)).base is numbers for rows in ([3, 4, 5], [3, 5])]
+    [True, False]
+    """
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+        return column[rows[0] : rows[-1] + 1]
+    return column[rows]
+
+
+MIN_GROUPED_ROWS = 5_000
+"""A program for groups of points is compiled after so many points: until then, single ones take about as long."""
+MAX_GROUP_SIZE = 256
+"""Maximum number of points in a group."""
+MAX_GROUP_ELEMENTS = 32_768
+"""Approximate maximum number of elements of an array that holds a group, so that several stay in the cache."""
+
+
+class PointGroups:
+    """A circuit on arrays as a program that computes a group of points at once.
+
+    All groups have one size: the last point fills up those that are smaller. So a point's results do not depend on the
+    others.
+    """
+
+    def __init__(
+        self, circuit: CircuitGraph, shared: Sequence[int], results: Sequence[int | None], expected: Sequence[bytes]
+    ) -> None:
+        """Compile a program whose last outputs are checks.
+
+        `results` are the numbers of the outputs that are written; None for one that is 0.
+        """
+        largest = max(prod(kind.shape) for kind in circuit.columns.list_used_types())
+        self.size = max(1, min(MAX_GROUP_SIZE, MAX_GROUP_ELEMENTS // max(largest, 1)))
+        self._program = array_program.compile_array_circuit(batching.batch_circuit(circuit, self.size, shared))
+        self._shared = frozenset(shared)
+        self._results = results
+        self._expected = [np.frombuffer(bits, np.uint8) for bits in expected]
+
+    def run(self, points: PointColumns, rows: NDArray[np.intp]) -> NDArray[np.intp] | None:
+        """Write the results at the points of a group; return the indices of those where a check fails.
+
+        None if an op refuses one of the points.
+        """
+        count = len(rows)
+        arguments = [
+            (column[0] if column.ndim else column) if k in self._shared else self._fill_up(take_rows(column, rows))
+            for k, column in enumerate(points.inputs)
+        ]
+        try:
+            outputs = self._program.run(arguments)
+        except Exception:
+            return None
+        for target, number in zip((*points.values, *(points.grads or ())), self._results, strict=True):
+            target[rows] = 0.0 if number is None else outputs[number][:count]
+        first = len(outputs) - len(self._expected)
+        fails = np.zeros(count, np.bool_)
+        for output, bits in zip(outputs[first:], self._expected, strict=True):
+            found = output[:count].reshape(count, prod(output.shape[1:])).view(np.uint8)
+            fails |= (found != bits).any(axis=1)
+        return np.flatnonzero(fails)
+
+    def _fill_up(self, part: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return an input of a group, with its last point repeated if there are too few."""
+        missing = self.size - len(part)
+        return np.concatenate([part, np.repeat(part[-1:], missing, 0)]) if missing else part
+
+
 MAX_EXPANDED_ANYWAY = 2_000
 """Up to this many scalar nodes a circuit on arrays is expanded: a call of an array program costs as much."""
 MAX_EXPANDED_SHARE = 8
 """Scalar nodes per node on arrays up to which expanding pays; one instruction on an array costs as much."""
 MAX_EXPANDED_NODES = 4_000_000
+MIN_WIDE_NUMBERS = 64
+"""Where nodes have more numbers than this on average, large batches are faster as arrays: a column is read in steps."""
 
 
 class ExpandedReplay:
@@ -734,8 +936,14 @@ class ExpandedReplay:
         self._input_shapes = [circuit.type_of(node).shape for node in circuit.input_indices()]
         results = circuit.columns.outputs.tolist()[: len(recording.moving)]
         self._result_shapes = [circuit.type_of(node).shape for node in results]
-        self._inner = NativeReplay(_expand_recording(recording, self._result_shapes), gradient_first=gradient_first)
+        expanded = _expand_recording(recording, self._result_shapes)
+        self._inner = NativeReplay(expanded, gradient_first=gradient_first)
         self.tier = self._inner.tier
+        assert expanded.circuit is not None
+        self._is_wide = expanded.circuit.size > MIN_WIDE_NUMBERS * circuit.size
+        self._recording = recording
+        self._arrays: ArrayReplay | None = None
+        """Runs batches of rows of many numbers; None as long as there was none."""
 
     def compute_first(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
         """Return the results, from the code that was compiled first; the number of a gradient is followed by it."""
@@ -753,6 +961,39 @@ class ExpandedReplay:
         if isinstance(numbers, Flip):
             return numbers
         return [numbers[0], *_group_numbers(numbers[1:], self._input_shapes)]
+
+    def run_rows(
+        self,
+        points: PointColumns,
+        rows: NDArray[np.intp] | None,
+        threads: int | None = None,
+        workers: RowWorkers | None = None,
+    ) -> NDArray[np.intp] | None:
+        """Write the results at some points, or all, as `RowReplay` does: each number of an array is a column.
+
+        Large batches of rows of many numbers run as arrays.
+        """
+        count = points.size if rows is None else len(rows)
+        if self._is_wide and workers is None and points.device == "cpu" and count >= MIN_GROUPED_ROWS:
+            with suppress(NotNativeError):
+                self._arrays = self._arrays or ArrayReplay(self._recording)
+                if self._arrays.find_groups(points) is not None:
+                    return self._arrays.run_rows(points, rows)
+        ends = list(accumulate(map(prod, self._input_shapes), initial=0))
+        numbers = points._replace(
+            inputs=[part for column in points.inputs for part in split_columns(column)],
+            values=[part for column in points.values for part in split_columns(column)],
+            grads=points.grads and [part for column in points.grads for part in split_columns(column)],
+            wanted=tuple([number for k in points.wanted for number in range(ends[k], ends[k + 1])]),
+        )
+        # Workers count the points of what differs by point; arrays without numbers have nothing of the kind.
+        has_columns = any(column.ndim for column in numbers.inputs)
+        return self._inner.run_rows(numbers, rows, threads, workers if has_columns else None)
+
+    def prepare_rows(self, varies: Sequence[bool], wanted: tuple[int, ...] | None) -> batch.RepeatedColumns | None:
+        """Return batches in which these inputs vary, as `RowReplay` does; None if inputs or results are arrays."""
+        has_arrays = any(self._input_shapes) or any(self._result_shapes)
+        return None if has_arrays else self._inner.prepare_rows(varies, wanted)
 
     def list_result_shapes(self) -> list[tuple[int, ...]]:
         """Return the shapes of the results that are outputs of the circuit."""

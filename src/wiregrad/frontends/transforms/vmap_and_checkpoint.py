@@ -101,7 +101,7 @@ def vmap(f: Callable[..., Any], in_axes: AxesSpec = 0, out_axes: AxesSpec = 0) -
     @functools.wraps(f, updated=())
     def call_batched(*args: object, **kwargs: object) -> Any:
         leaves, tree = flatten((args, kwargs))
-        axes = [*_leaf_axes(in_axes, args, f), *_axes_for(0, kwargs)]
+        axes = [*find_leaf_axes(in_axes, args, f), *_axes_for(0, kwargs)]
         size = _batch_size(leaves, axes, f)
         fronted = [
             leaf if axis is None else _move_axis_to_front(leaf, axis) for leaf, axis in zip(leaves, axes, strict=True)
@@ -244,7 +244,8 @@ def _repeat_example(x: Any, size: int) -> Any:
     return TABLE["spread"](x, rank=len(shape), shape=(size, *shape))
 
 
-def _leaf_axes(in_axes: AxesSpec, args: tuple[Any, ...], f: Callable[..., Any]) -> list[int | None]:
+def find_leaf_axes(in_axes: AxesSpec, args: tuple[Any, ...], f: Callable[..., Any]) -> list[int | None]:
+    """Return the axis of the examples for every leaf of the arguments; None for what all examples share."""
     if isinstance(in_axes, list | tuple):
         if len(in_axes) != len(args):
             raise OperandError(
