@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import platform
 import subprocess
 import sys
@@ -383,7 +384,9 @@ def test_too_large_a_result_is_an_error_and_leaves_the_usual_allocator() -> None
     assert (memory and memory._get_handler()) is usual
 
 
-def test_results_may_outlive_the_modules_of_the_process() -> None:
+@pytest.mark.parametrize("allocator", ["default", "debug"])
+def test_results_may_outlive_the_modules_of_the_process(allocator: str) -> None:
+    """With the allocator for debugging, freed memory does not look as before."""
     program = """
 import builtins, sys
 import numpy as np
@@ -393,7 +396,12 @@ fast = wg.compile(lambda x: x * x)
 builtins.kept = sys.kept = fast.batch_value_and_grad(np.ones(100_000))
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONMALLOC": allocator},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -200,7 +200,9 @@ class AlignedMemory:
         make_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
             ("PyCapsule_New", ctypes.pythonapi)
         )
-        self._capsule = make_capsule(ctypes.addressof(self._handler), _HANDLER_NAME, None)
+        # A capsule refers to the bytes of its name.
+        self._name = _HANDLER_NAME
+        self._capsule = make_capsule(ctypes.addressof(self._handler), self._name, None)
         address = _read_capsule(import_module("numpy._core._multiarray_umath")._ARRAY_API, None)
         table = ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p))
         self._set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[SET_HANDLER])
