@@ -330,6 +330,24 @@ def test_results_are_streamed_where_all_their_lines_begin_at_the_same_points(
     assert [key.streams for key in job._kernels] == [has_whole_lines and len(set(distances)) == 1]
 
 
+def test_a_loop_that_another_thread_makes_meanwhile_replaces_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code may be running."""
+    key = batch.KernelKey((0, 1), (2,), 0, streams=False)
+    columns = batch.ColumnProgram(vectors(wg.circuit("y = a * b")), batch.MIN_KERNEL_POINTS)
+    write, loops = batch._write_kernel, list[int]()
+
+    def write_slowly(*given: Any) -> str:
+        monkeypatch.setattr(batch, "_write_kernel", write)
+        loops.append(columns.choose_kernel(key, 1))
+        return write(*given)
+
+    monkeypatch.setattr(batch, "_write_kernel", write_slowly)
+    loops.append(columns.choose_kernel(key, 1))
+
+    assert len(loops) == 2
+    assert loops[0] == loops[1] != 0
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction is one of x86-64")
 def test_vectors_that_do_not_fit_the_registers_lie_in_whole_cache_lines() -> None:
     """Elsewhere the place of the stack, which differs by process, decides how long a loop takes."""

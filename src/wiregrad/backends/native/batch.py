@@ -754,7 +754,9 @@ class ColumnProgram:
         if len(self.program.stream) > MAX_KERNEL_STEPS or self.points - count < MIN_KERNEL_POINTS:
             return 0
         if key not in self._kernels:
-            self._kernels[key] = jit.JitFunctions(_write_kernel(self.program, key), level=1)
+            made = jit.JitFunctions(_write_kernel(self.program, key), level=1)
+            # Another thread may have made one meanwhile, whose code is in use and must stay.
+            self._kernels.setdefault(key, made)
         return self._kernels[key].find_address("columns")
 
 
