@@ -267,7 +267,7 @@ def test_streamed_results_have_the_bits_of_others_and_leave_their_neighbours_alo
     wanted = in_batches(program, points.T)
     places = [place_in_line(count, np.dtype(np.float64), distance) for distance in distances]
     writes = [(program.inputs + k, column) for k, (column, _) in enumerate(places)]
-    job = batch.ColumnProgram(program, batch.MIN_KERNEL_POINTS)
+    job = batch.ColumnProgram(program, np.array([batch.MIN_KERNEL_POINTS]))
     batch.run_columns(job, list(enumerate(points)), writes, count, threads=threads)
 
     for (column, around), numbers in zip(places, wanted.T, strict=True):
@@ -323,7 +323,7 @@ def test_results_are_streamed_where_all_their_lines_begin_at_the_same_points(
     monkeypatch.setattr(batch, "MIN_STREAMED_BYTES", 1)
     program = vectors(wg.circuit("y = a * b"))
     columns = [place_in_line(99, np.dtype(np.float64), distance)[0] for distance in distances]
-    job = batch.ColumnProgram(program, batch.MIN_KERNEL_POINTS)
+    job = batch.ColumnProgram(program, np.array([batch.MIN_KERNEL_POINTS]))
     batch.run_columns(job, list(enumerate(np.ones((2, 99)))), list(enumerate(columns, program.inputs)), 99)
     has_whole_lines = program.real.total_bytes == 64
 
@@ -333,16 +333,16 @@ def test_results_are_streamed_where_all_their_lines_begin_at_the_same_points(
 def test_a_loop_that_another_thread_makes_meanwhile_replaces_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its code may be running."""
     key = batch.KernelKey((0, 1), (2,), 0, streams=False)
-    columns = batch.ColumnProgram(vectors(wg.circuit("y = a * b")), batch.MIN_KERNEL_POINTS)
+    columns = batch.ColumnProgram(vectors(wg.circuit("y = a * b")), np.array([batch.MIN_KERNEL_POINTS]))
     write, loops = batch._write_kernel, list[int]()
 
     def write_slowly(*given: Any) -> str:
         monkeypatch.setattr(batch, "_write_kernel", write)
-        loops.append(columns.choose_kernel(key, 1))
+        loops.append(columns.choose_kernel(key))
         return write(*given)
 
     monkeypatch.setattr(batch, "_write_kernel", write_slowly)
-    loops.append(columns.choose_kernel(key, 1))
+    loops.append(columns.choose_kernel(key))
 
     assert len(loops) == 2
     assert loops[0] == loops[1] != 0
