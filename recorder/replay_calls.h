@@ -2,7 +2,8 @@
 
 `QuickCall` is what users call. It answers a call if nothing outside has changed (`WatchList`), if the arguments have
 the structure of one of its entries (`ReplayEntry`), and if a recording holds there (`ReplayProgram`). In every other case it
-calls `slow`, the same in Python, which decides alone what is right. So nothing here has to be complete.
+calls `slow`, the same in Python, which decides alone what is right. So nothing here has to be complete. Batches have
+entries of their own (`batch_calls.h`).
 
 Kept true: only objects of exactly a builtin type, or NumPy's own, are read, so reading arguments runs no user code. The
 numbers are copied before the code runs, and the results before an object is made: an allocation may run any code, and
@@ -1048,6 +1049,8 @@ static PyType_Spec watches_spec = {
     .slots = watches_slots,
 };
 
+#include "batch_calls.h"
+
 /* ---- Calls ---- */
 
 static PyObject *harmless_settings; /* list: NumPy's error settings that were last known to raise nothing */
@@ -1104,8 +1107,21 @@ static int is_undisturbed(void)
     return is_same;
 }
 
+/* The answer that an entry has to a call; NULL without an error if it has none. Batches take threads= as well. */
+static PyObject *ask_entry(PyObject *entry, PyObject *const *args, Py_ssize_t count, PyObject *keywords, int *missed)
+{
+    const Py_ssize_t named = keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
+    if (Py_TYPE(entry) == batch_entry_class) {
+        if (named > 1 || (named == 1 && !is_same_text(PyTuple_GET_ITEM(keywords, 0), threads_name)))
+            return NULL;
+        return answer_batch((BatchEntry *)entry, args, count, named ? args[count] : Py_None);
+    }
+    const int fits = named == 0 && ((ReplayEntry *)entry)->arguments.count == count;
+    return fits ? answer_entry((ReplayEntry *)entry, args, missed) : NULL;
+}
+
 /* The answer to a call; NULL without an error if Python has to find it. */
-static PyObject *answer_quickly(QuickCall *self, PyObject *const *args, Py_ssize_t count, int *missed)
+static PyObject *answer_quickly(QuickCall *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords, int *missed)
 {
     if (!is_undisturbed())
         return NULL;
@@ -1113,11 +1129,8 @@ static PyObject *answer_quickly(QuickCall *self, PyObject *const *args, Py_ssize
     PyObject *watches = Py_NewRef(self->watches);
     PyObject *answer = NULL;
     if (!has_any_changed((WatchList *)watches))
-        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(entries) && answer == NULL && !PyErr_Occurred(); k++) {
-            ReplayEntry *entry = (ReplayEntry *)PyTuple_GET_ITEM(entries, k);
-            if (entry->arguments.count == count)
-                answer = answer_entry(entry, args, missed);
-        }
+        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(entries) && answer == NULL && !PyErr_Occurred(); k++)
+            answer = ask_entry(PyTuple_GET_ITEM(entries, k), args, count, keywords, missed);
     Py_DECREF(entries);
     Py_DECREF(watches);
     self->hits += answer != NULL;
@@ -1141,9 +1154,10 @@ static PyObject *quick_vectorcall(PyObject *callable, PyObject *const *args, siz
         return call_plain(self, args, flags, keywords);
     }
     const int is_named = keywords != NULL && PyTuple_GET_SIZE(keywords) != 0;
-    if (!is_named && !self->is_paused && self->entries != NULL) {
+    const int is_batch = self->entries != NULL && Py_TYPE(PyTuple_GET_ITEM(self->entries, 0)) == batch_entry_class;
+    if ((!is_named || is_batch) && !self->is_paused && self->entries != NULL) {
         int missed = 0;
-        PyObject *answer = answer_quickly(self, args, PyVectorcall_NARGS(flags), &missed);
+        PyObject *answer = answer_quickly(self, args, PyVectorcall_NARGS(flags), keywords, &missed);
         if (answer != NULL || PyErr_Occurred())
             return answer;
         if (missed && self->plain_misses > 0 && self->plain != NULL) {
@@ -1213,7 +1227,8 @@ static PyObject *quick_set_entries(QuickCall *self, PyObject *args)
         return NULL;
     int is_sound = PyTuple_GET_SIZE(entries) == 0 || Py_TYPE(watches) == watches_class;
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(entries); k++)
-        is_sound = is_sound && Py_TYPE(PyTuple_GET_ITEM(entries, k)) == entry_class;
+        is_sound = is_sound && (Py_TYPE(PyTuple_GET_ITEM(entries, k)) == entry_class ||
+                                Py_TYPE(PyTuple_GET_ITEM(entries, k)) == batch_entry_class);
     if (!is_sound) {
         PyErr_SetString(PyExc_TypeError, "set_entries takes entries and a list of watches");
         return NULL;
@@ -1306,7 +1321,15 @@ static int add_call_classes(PyObject *module)
     } classes[] = {{"ReplayProgram", &program_spec, &program_class},
                    {"ReplayEntry", &entry_spec, &entry_class},
                    {"WatchList", &watches_spec, &watches_class},
+                   {"BatchJob", &job_spec, &job_class},
+                   {"BatchEntry", &batch_entry_spec, &batch_entry_class},
                    {"QuickCall", &quick_spec, &quick_class}};
+    threads_name = PyUnicode_InternFromString("threads");
+    address_name = PyUnicode_InternFromString("address");
+    sleep_lock = PyThread_allocate_lock();
+    if (threads_name == NULL || address_name == NULL || sleep_lock == NULL)
+        return -1;
+    PyThread_acquire_lock(sleep_lock, NOWAIT_LOCK);
     for (size_t k = 0; k < sizeof(classes) / sizeof(classes[0]); k++) {
         *classes[k].place = (PyTypeObject *)PyType_FromModuleAndSpec(module, classes[k].spec, NULL);
         if (*classes[k].place == NULL || PyModule_AddObjectRef(module, classes[k].name, (PyObject *)*classes[k].place) < 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import platform
 import subprocess
 import sys
@@ -266,7 +267,7 @@ def test_streamed_results_have_the_bits_of_others_and_leave_their_neighbours_alo
     wanted = in_batches(program, points.T)
     places = [place_in_line(count, np.dtype(np.float64), distance) for distance in distances]
     writes = [(program.inputs + k, column) for k, (column, _) in enumerate(places)]
-    job = batch.ColumnProgram(program, batch.MIN_KERNEL_POINTS)
+    job = batch.ColumnProgram(program, np.array([batch.MIN_KERNEL_POINTS]))
     batch.run_columns(job, list(enumerate(points)), writes, count, threads=threads)
 
     for (column, around), numbers in zip(places, wanted.T, strict=True):
@@ -322,11 +323,29 @@ def test_results_are_streamed_where_all_their_lines_begin_at_the_same_points(
     monkeypatch.setattr(batch, "MIN_STREAMED_BYTES", 1)
     program = vectors(wg.circuit("y = a * b"))
     columns = [place_in_line(99, np.dtype(np.float64), distance)[0] for distance in distances]
-    job = batch.ColumnProgram(program, batch.MIN_KERNEL_POINTS)
+    job = batch.ColumnProgram(program, np.array([batch.MIN_KERNEL_POINTS]))
     batch.run_columns(job, list(enumerate(np.ones((2, 99)))), list(enumerate(columns, program.inputs)), 99)
     has_whole_lines = program.real.total_bytes == 64
 
     assert [key.streams for key in job._kernels] == [has_whole_lines and len(set(distances)) == 1]
+
+
+def test_a_loop_that_another_thread_makes_meanwhile_replaces_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code may be running."""
+    key = batch.KernelKey((0, 1), (2,), 0, streams=False)
+    columns = batch.ColumnProgram(vectors(wg.circuit("y = a * b")), np.array([batch.MIN_KERNEL_POINTS]))
+    write, loops = batch._write_kernel, list[int]()
+
+    def write_slowly(*given: Any) -> str:
+        monkeypatch.setattr(batch, "_write_kernel", write)
+        loops.append(columns.choose_kernel(key))
+        return write(*given)
+
+    monkeypatch.setattr(batch, "_write_kernel", write_slowly)
+    loops.append(columns.choose_kernel(key))
+
+    assert len(loops) == 2
+    assert loops[0] == loops[1] != 0
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction is one of x86-64")
@@ -383,7 +402,9 @@ def test_too_large_a_result_is_an_error_and_leaves_the_usual_allocator() -> None
     assert (memory and memory._get_handler()) is usual
 
 
-def test_results_may_outlive_the_modules_of_the_process() -> None:
+@pytest.mark.parametrize("allocator", ["default", "debug"])
+def test_results_may_outlive_the_modules_of_the_process(allocator: str) -> None:
+    """With the allocator for debugging, freed memory does not look as before."""
     program = """
 import builtins, sys
 import numpy as np
@@ -393,7 +414,12 @@ fast = wg.compile(lambda x: x * x)
 builtins.kept = sys.kept = fast.batch_value_and_grad(np.ones(100_000))
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONMALLOC": allocator},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
 
     assert (done.returncode, done.stderr) == (0, "")

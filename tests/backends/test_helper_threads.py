@@ -145,7 +145,7 @@ def test_a_helper_that_expects_a_job_in_vain_sleeps_again() -> None:
     (helper,) = helper_threads.take_helpers(1)
     helper_threads.return_helpers([helper])
     for _ in range(3):
-        helper_threads.expect_helpers(1)
+        helper._code.expect(helper.address)
         deadline = time.monotonic() + PATIENCE
         while helper._words[0] != helper_threads.IDLE and time.monotonic() < deadline:
             time.sleep(0.001)

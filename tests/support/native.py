@@ -88,7 +88,7 @@ def in_columns(circuit: Circuit, points: Sequence[Sequence[Any]], *, threads: in
     results = np.empty((program.outputs + program.inputs, len(points)), dtype)
     reads = list(enumerate(columns))
     writes = list(enumerate(results, program.inputs))
-    job = batch.ColumnProgram(program, batch.MIN_KERNEL_POINTS)
+    job = batch.ColumnProgram(program, np.array([batch.MIN_KERNEL_POINTS]))
 
     assert not len(batch.run_columns(job, reads, writes, len(points), threads=threads))
     assert job.has_kernels

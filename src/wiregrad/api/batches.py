@@ -11,6 +11,7 @@ after some rounds, and what has no native code, is answered call by call.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -25,6 +26,7 @@ from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import InputError, OperandError, ShapeError, short_repr, suggest_name
 from wiregrad.frontends.recording.arguments import ContainerTree, flatten, refuse_subclass, unflatten
 from wiregrad.frontends.recording.session import function_name
+from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.transforms.vmap_and_checkpoint import AxesSpec, find_leaf_axes
 from wiregrad.lazy import NamedTuple
 
@@ -60,6 +62,9 @@ class RowRecording(Protocol):
 
     def finish_rows(self, values: Sequence[NDArray[np.float64]], rows: NDArray[np.intp] | None, hits: int) -> None:
         """Fill in the results that are the same at all points, and count the points that were answered."""
+
+    row_counter: NDArray[np.int64]
+    """The number of rows that the extension module has answered."""
 
     @property
     def moving_results(self) -> Sequence[int]:
@@ -315,10 +320,9 @@ BuildResult: TypeAlias = Callable[[list[NDArray[np.float64]], list[NDArray[np.fl
 class RepeatedBatch:
     """The last batch, for those that ask for the same at other points: no recording has to be looked for then.
 
-    It was answered by one recording without checks, which answers any numbers in the same places.
+    It was answered by one recording without checks, which answers any numbers in the same places. The extension module
+    reads the arguments and runs it (`BatchEntry`).
     """
-
-    __slots__ = ("_build_result", "_recording", "_results", "_rows", "_targets", "_values")
 
     def __init__(
         self,
@@ -335,30 +339,54 @@ class RepeatedBatch:
         """The numbers of the results that are computed: the others are constants."""
         self._build_result = build_result
 
-    def answer(self, args: tuple[Any, ...], threads: int | None) -> Any:
-        """Return what the batch returns; None if these are other arguments than those of the last batch."""
-        read = self._rows.read(args, threads)
-        if read is None:
-            return None
-        results = allocate_columns([()] * self._results, read.size.points)
-        self._rows.run(read, tuple([results[k] for k in self._targets]))
-        values, grads = results[: self._values], results[self._values :]
-        self._recording.finish_rows(values, None, read.size.points)
+    def make_entry(self, args: Sequence[Any], form: Any) -> Any:
+        """Return what answers batches with vectors and floats in the places of these arguments.
+
+        `form` is the answer with numbers of results in place of them, if it consists of tuples.
+        """
+        is_number = tuple([type(arg) is float for arg in args])
+        is_built_there = form is not None and len(self._targets) == self._results
+        answer = form if is_built_there else self._build_answer
+        counters = (self._recording.row_counter, self._rows.counter)
+        return RECORDER.BatchEntry(is_number, self._prepare, self._allocate, answer, counters, is_main_thread)
+
+    def _prepare(self, points: int, threads: int) -> Any:
+        """Return batches of so many points, for the extension module; 0 threads are as many as there are by default."""
+        description = self._rows.describe_job(points, threads or None, self._results, self._targets)
+        return None if description is None else RECORDER.BatchJob(*description)
+
+    def _allocate(self, points: int) -> tuple[NDArray[np.float64], ...]:
+        """Return vectors for all results."""
+        return tuple(allocate_columns([()] * self._results, points))
+
+    def _build_answer(self, results: tuple[NDArray[np.float64], ...]) -> Any:
+        """Return what the batch returns."""
+        values, grads = list(results[: self._values]), list(results[self._values :])
+        # The points are counted already.
+        self._recording.finish_rows(values, None, 0)
         return self._build_result(values, grads)
 
 
+def is_main_thread() -> bool:
+    """Return whether signals are handled in this thread."""
+    return threading.current_thread() is threading.main_thread()
+
+
 def repeat_batch(
-    args: Sequence[Any], answer: BatchAnswer, device: str, build_result: BuildResult
-) -> RepeatedBatch | None:
-    """Return what answers further batches of the same kind; None if each of them needs to be looked at."""
+    args: Sequence[Any], answer: BatchAnswer, device: str, build_result: BuildResult, form: Any = None
+) -> Any:
+    """Return what answers further batches of the same kind; None if each of them needs to be looked at.
+
+    `form` is what `build_result` returns, if it is of tuples, with the numbers of the results in their places.
+    """
     points, recording = answer
-    if device != "cpu" or recording is None:
+    if RECORDER is None or device != "cpu" or recording is None:
         return None
     if any(type(arg) is not float and (type(arg) is not np.ndarray or arg.ndim != 1) for arg in args):
         return None
     wanted = None if points.grads is None else points.wanted
     rows = recording.prepare_rows([type(arg) is np.ndarray for arg in args], wanted)
-    return None if rows is None else RepeatedBatch(points, recording, rows, build_result)
+    return None if rows is None else RepeatedBatch(points, recording, rows, build_result).make_entry(args, form)
 
 
 def answer_batch(

@@ -37,7 +37,6 @@ from wiregrad.api import CIRCUIT_NAMES, RUN_NAMES
 from wiregrad.api.batches import (
     MAX_SKIPPED_CALLS,
     PointTable,
-    RepeatedBatch,
     ResultStructure,
     answer_batch,
     choose_reduction,
@@ -303,6 +302,7 @@ class RecordedVariant:
         "quick_gradient",
         "recording",
         "replay",
+        "row_counter",
         "siblings",
     )
 
@@ -321,6 +321,8 @@ class RecordedVariant:
         self.flip = flip
         self.number = number
         self._python_hits = 0
+        self.row_counter = np.zeros(1, np.int64)
+        """The number of rows of batches that the extension module has answered."""
         self.programs: dict[bool, Any] = {}
         """The code as the extension module runs it, without and with gradients."""
         self.array_calls: dict[tuple[tuple[int, int], ...] | None, ArrayCallReplay | None] = {}
@@ -352,7 +354,7 @@ class RecordedVariant:
     def hits(self) -> int:
         """The number of calls that the recording answered."""
         native_hits: int = sum([program.hits for program in tuple(self.programs.values())])
-        return self._python_hits + native_hits
+        return self._python_hits + native_hits + int(self.row_counter[0])
 
     def count_hits(self, count: int = 1) -> None:
         """Count calls that the recording answered in Python, or rows of a batch."""
@@ -778,8 +780,8 @@ class VariantCache:
         """The kinds of calls with arrays of whole numbers, and whether those can be inputs of a recording."""
         self.long_calls: set[Any] = set()
         """The kinds of calls that turned out to be too long to be recorded at once."""
-        self.batches: dict[bool, RepeatedBatch | None] = {}
-        """What answers batches like the last one, by whether it asked for gradients."""
+        self.batches: dict[bool, Any] = {}
+        """What answers batches like the last one, by whether it asked for gradients; None if nothing does."""
         self.failed_replays: Counter[Any] = Counter()
         """How many recordings of each kind of calls did not give the recorded result."""
         code = getattr(f, "__code__", None)
@@ -825,6 +827,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._differentiated: Callable[..., Any] = make_value_and_grad(f, argnums, argnames)
         self._quick_calls: dict[bool, Any] = {}
         """The objects that answer calls in C, for values and for gradients; none without the extension module."""
+        self._quick_batches: dict[bool, Any] = {}
+        """The same for batches, once there was one."""
         if HAS_QUICK_CALLS:
             slow_value = MethodType(call_slowly, self)
             slow_gradient = MethodType(CompiledFunction.value_and_grad, self)
@@ -857,15 +861,19 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._dropped_hits = 0
         """How often recordings were replayed that were dropped after a change of outside state."""
         self._replace_cache()
-        for quick in self._quick_calls.values():
+        for quick in self._list_quick_calls():
             quick.hits = quick.skips = quick.skipped = quick.plain_misses = 0
             quick.is_paused = False
+
+    def _list_quick_calls(self) -> list[Any]:
+        """Return the objects that answer calls and batches in C."""
+        return [*self._quick_calls.values(), *self._quick_batches.values()]
 
     def _replace_cache(self) -> None:
         """Drop all recordings."""
         # Recordings that other threads still add to the old object are dropped with it.
         self._cache = VariantCache(self._f)
-        for quick in self._quick_calls.values():
+        for quick in self._list_quick_calls():
             quick.set_entries((), None)
 
     def _refresh_quick_calls(self) -> None:
@@ -1139,9 +1147,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         structure = results.tree
         assert structure is not None
         if is_usual:
-            self._cache.batches[False] = repeat_batch(
-                args, answer, self.device, lambda values, _: unflatten(structure, values)
-            )
+            form = 0 if structure.kind is LEAF else None
+            entry = repeat_batch(args, answer, self.device, lambda values, _: unflatten(structure, values), form)
+            self._note_batch(entry, gradient=False)
         return reduce_columns(results.build_like(answer.points.values, tree))
 
     def _begin_batch(
@@ -1163,6 +1171,20 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         result = repeated.answer(args, threads)
         self._calls += result is not None
         return result
+
+    def _note_batch(self, entry: Any, *, gradient: bool) -> None:
+        """Let the extension module answer batches like the last one, if there is an entry for them."""
+        cache = self._cache
+        cache.batches[gradient] = entry
+        if not HAS_QUICK_CALLS or (entry is None and gradient not in self._quick_batches):
+            return
+        if gradient not in self._quick_batches:
+            method = CompiledFunction.batch_value_and_grad if gradient else CompiledFunction.batch
+            quick = RECORDER.QuickCall(self, MethodType(method, self), None)
+            self.__dict__[method.__name__] = self._quick_batches[gradient] = quick
+        watches = None if entry is None else cache.outside_state.describe_watches()
+        if cache is self._cache:
+            self._quick_batches[gradient].set_entries(() if entry is None else (entry,), watches)
 
     def _find_result_structure(self, args: tuple[Any, ...]) -> tuple[list[tuple[int, ...]], ContainerTree]:
         """Return the shapes and structure of the results of such a call, from a recording if there is one."""
@@ -1267,9 +1289,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 self, table, ask, wanted=tuple(wanted), threads=threads, outputs=outputs, workers=workers
             )
         if is_usual:
-            self._cache.batches[True] = repeat_batch(
-                args, answer, self.device, lambda values, grads: (values[0], grads[0] if single else tuple(grads))
+            entry = repeat_batch(
+                args,
+                answer,
+                self.device,
+                lambda values, grads: (values[0], grads[0] if single else tuple(grads)),
+                (0, 1 if single else tuple(range(1, 1 + len(wanted)))),
             )
+            self._note_batch(entry, gradient=True)
         columns = iter(answer.points.grads or ())
         grads = [table.build_argument(columns, position) for position in positions]
         both = answer.points.values[0], grads[0] if single else tuple(grads)
@@ -1468,7 +1495,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 (f"{why}{where if why == UNPROFITABLE else ''}", count) for why, count in fallbacks.most_common()
             )
             transforms = list(self._derived.items())
-        calls = self._calls + skipped + sum(quick.hits for quick in self._quick_calls.values())
+        calls = self._calls + skipped + sum(quick.hits for quick in self._list_quick_calls())
         derived = tuple((name, function.info) for name, function in transforms)
         return CompileInfo(function_name(self._f), calls, self._records, tuple(variants), reasons, derived)
 

@@ -258,11 +258,7 @@ class RowReplay:
         moving, fixed = (tuple([k for k, one in enumerate(varies) if one == kind]) for kind in (True, False))
         first = columns.program.inputs + columns.program.outputs
         targets = (*range(columns.program.inputs, first), *[first + k for k in wanted or ()])
-        try:
-            return batch.RepeatedColumns(columns, batch.BatchShape(moving, fixed, targets), [not one for one in varies])
-        except NotNativeError:
-            # Native code cannot read the arguments in this Python.
-            return None
+        return batch.RepeatedColumns(columns, batch.BatchShape(moving, fixed, targets))
 
     def _find_row_program(self, wanted: tuple[int, ...] | None) -> batch.ColumnProgram | None:
         """Return the program for vectors of points; None if there is none."""

@@ -10,7 +10,8 @@ transposed in registers (`_BlockTile`). `run_columns` can be limited to some of 
 outputs of the program do not have the bits that they should have. Programs that have run on many points get a loop of
 their own (`ColumnProgram`): LLVM compiles all steps of several tiles into one function, without a buffer in between.
 The bits are the same, except for the sign of a NaN. What batches of one shape have in common is planned once
-(`PreparedBatch`), and batches whose arguments have the same form again are read by native code (`RepeatedColumns`).
+(`PreparedBatch`), and batches whose arguments have the same form again are read and run by the extension module
+(`RepeatedColumns`).
 
 Large results use memory of earlier ones again, once nobody refers to them (`ResultPool`): fresh memory takes longer
 than a short program, because the system clears every page of it.
@@ -44,11 +45,10 @@ from wiregrad.backends.native.builtin_calls import (
     CONTIGUOUS_AND_ALIGNED,
     MAX_KEPT_RESULTS,
     OWNED_AND_WRITEABLE,
-    compile_column_reader,
 )
 from wiregrad.backends.native.helper_threads import (
     HelperThread,
-    expect_helpers,
+    describe_helpers,
     return_helpers,
     take_helpers,
 )
@@ -142,13 +142,14 @@ class ResultPool:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.shape = shape
         self.dtype = dtype
-        self._arrays: list[NDArray[Any]] = []
+        self.arrays: list[NDArray[Any]] = []
+        """The arrays that are kept, those used last at the end."""
         self._bytes = prod(shape) * dtype.itemsize
 
     @property
     def total_bytes(self) -> int:
         """The size of all arrays that are kept."""
-        return len(self._arrays) * self._bytes
+        return len(self.arrays) * self._bytes
 
     def take_array(self) -> NDArray[Any]:
         """Return an array whose content nobody needs."""
@@ -160,13 +161,13 @@ class ResultPool:
 
         None if there is none.
         """
-        for _ in range(len(self._arrays)):
+        for _ in range(len(self.arrays)):
             try:
-                array, references = _pop_and_count(self._arrays)
+                array, references = _pop_and_count(self.arrays)
             except IndexError:
                 break
             if references > OWN_REFERENCES or weakref.getweakrefcount(array):
-                self._arrays.insert(0, array)
+                self.arrays.insert(0, array)
             elif self._is_unchanged(array):
                 return array
         return None
@@ -178,8 +179,8 @@ class ResultPool:
 
     def keep_array(self, array: NDArray[Any]) -> None:
         """Keep an array that is given to the caller, to use it again later."""
-        if len(self._arrays) < MAX_KEPT_RESULTS:
-            self._arrays.append(array)
+        if len(self.arrays) < MAX_KEPT_RESULTS:
+            self.arrays.append(array)
 
 
 class AlignedMemory:
@@ -200,7 +201,9 @@ class AlignedMemory:
         make_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
             ("PyCapsule_New", ctypes.pythonapi)
         )
-        self._capsule = make_capsule(ctypes.addressof(self._handler), _HANDLER_NAME, None)
+        # A capsule refers to the bytes of its name.
+        self._name = _HANDLER_NAME
+        self._capsule = make_capsule(ctypes.addressof(self._handler), self._name, None)
         address = _read_capsule(import_module("numpy._core._multiarray_umath")._ARRAY_API, None)
         table = ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p))
         self._set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[SET_HANDLER])
@@ -308,19 +311,27 @@ _BATCH_POOLS: dict[tuple[tuple[int, ...], np.dtype[Any], int], ResultPool] = {}
 """The results of batches, by shape, dtype and number; those used last are the last."""
 
 
+def find_pool(shape: tuple[int, ...], dtype: np.dtype[Any], number: int) -> ResultPool | None:
+    """Return the memory that is used again for a result of a batch; None if it is not worth it."""
+    key = (shape, dtype, number)
+    pool = _BATCH_POOLS.pop(key, None)
+    if pool is None:
+        if not can_recycle(shape, dtype) or prod(shape) * dtype.itemsize > MAX_POOLED_BYTES:
+            return None
+        pool = ResultPool(shape, dtype)
+    _BATCH_POOLS[key] = pool
+    return pool
+
+
 def allocate_result(shape: tuple[int, ...], dtype: np.dtype[Any], number: int) -> NDArray[Any]:
     """Return memory for a result of a batch; `number` tells results apart that one call has at the same time.
 
     Several threads may call it: every operation on the pools is a single one of a list or dict, and a pool that gets
     lost is only memory that is not used again.
     """
-    key = (shape, dtype, number)
-    pool = _BATCH_POOLS.pop(key, None)
+    pool = find_pool(shape, dtype, number)
     if pool is None:
-        if not can_recycle(shape, dtype) or prod(shape) * dtype.itemsize > MAX_POOLED_BYTES:
-            return np.empty(shape, dtype)
-        pool = ResultPool(shape, dtype)
-    _BATCH_POOLS[key] = pool
+        return np.empty(shape, dtype)
     array = pool.reuse_array()
     if array is not None:
         pool.keep_array(array)
@@ -338,7 +349,10 @@ def _drop_oldest_pools() -> None:
         if total <= MAX_POOLED_BYTES:
             break
         dropped = _BATCH_POOLS.pop(oldest, None)
-        total -= dropped.total_bytes if dropped is not None else 0
+        if dropped is not None:
+            total -= dropped.total_bytes
+            # Batches that are prepared refer to the list.
+            dropped.arrays.clear()
 
 
 BufferMove: TypeAlias = tuple[int, NDArray[np.floating]]
@@ -679,6 +693,14 @@ class _BatchJob:
         code = _find_driver(self._plan.program.real)
         helper.post(code, self._address, _find_address(buffer), self._shares, (self, buffer))
 
+    def describe_words(self) -> tuple[int, int, int, int]:
+        """Return where the words are, the first address of a column, the step to the next, and the count of points."""
+        return self._address, self._plan.column_places.start, MOVE_WORDS, TAKEN_WORD
+
+    def describe_run(self) -> tuple[int, int, int]:
+        """Return the native loop over tiles, and how many shares it has in all and at first."""
+        return _find_driver(self._plan.program.real), self._shares, self._first
+
     def find_failures(self) -> NDArray[np.intp]:
         """Return the points at which a check does not hold."""
         if not self._plan.check_count:
@@ -729,8 +751,8 @@ class ColumnProgram:
     """A program that runs on columns, and the loops over groups of whole tiles that LLVM has made of it."""
 
     program: NativeProgram
-    points: int = 0
-    """The number of points so far."""
+    counter: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    """The number of points so far, which the extension module counts, too."""
     _kernels: dict[KernelKey, jit.JitFunctions] = field(default_factory=dict, repr=False)
     _plans: dict[BatchShape, _BatchPlan] = field(default_factory=dict, repr=False)
 
@@ -746,13 +768,24 @@ class ColumnProgram:
         """Whether such a loop has been compiled."""
         return bool(self._kernels)
 
-    def choose_kernel(self, key: KernelKey, count: int) -> int:
-        """Return the address of a loop for so many more points; 0 if it does not pay."""
-        self.points += count
-        if len(self.program.stream) > MAX_KERNEL_STEPS or self.points - count < MIN_KERNEL_POINTS:
+    @property
+    def points(self) -> int:
+        """The number of points so far."""
+        return self.counter.item()
+
+    @property
+    def points_left(self) -> int:
+        """How many more points make such a loop pay; 0 if it pays already or never does."""
+        return 0 if len(self.program.stream) > MAX_KERNEL_STEPS else max(MIN_KERNEL_POINTS - self.points, 0)
+
+    def choose_kernel(self, key: KernelKey) -> int:
+        """Return the address of a loop for further points; 0 if it does not pay."""
+        if len(self.program.stream) > MAX_KERNEL_STEPS or self.points < MIN_KERNEL_POINTS:
             return 0
         if key not in self._kernels:
-            self._kernels[key] = jit.JitFunctions(_write_kernel(self.program, key), level=1)
+            made = jit.JitFunctions(_write_kernel(self.program, key), level=1)
+            # Another thread may have made one meanwhile, whose code is in use and must stay.
+            self._kernels.setdefault(key, made)
         return self._kernels[key].find_address("columns")
 
 
@@ -773,48 +806,86 @@ class PreparedBatch:
 
         `numbers` are the inputs that are the same at all points; `arrays` is what the addresses point to.
         """
-        shape, plan = self._shape, self._plan
-        job = _BatchJob(plan, size, addresses, arrays=(arrays, self._columns))
+        shape = self._shape
+        job = _BatchJob(self._plan, size, addresses, arrays=(arrays, self._columns))
         job.fixed = list(zip(shape.fixed, numbers, strict=True))
-        is_large = size.points * len(addresses) * plan.program.real.item_bytes >= MIN_STREAMED_BYTES
-        streams = is_large and job.align_lines(addresses[len(shape.moving) :])
-        if not self._loops[streams]:
-            kernel = KernelKey(shape.moving, shape.targets, plan.check_count, streams)
-            self._loops[streams] = self._columns.choose_kernel(kernel, size.points)
-        job.use_kernel(self._loops[streams])
+        streams = self._is_large(size) and job.align_lines(addresses[len(shape.moving) :])
+        job.use_kernel(self._choose_loop(streams=streams))
+        self._columns.counter += size.points
         _run_job(job)
         return job.find_failures()
 
+    def describe(self, size: BatchSize) -> tuple[_BatchJob, int]:
+        """Return such a batch without addresses, and the alignment in bytes that it needs of its results."""
+        job = _BatchJob(self._plan, size, arrays=())
+        streams = self._is_large(size) and self._plan.program.real.total_bytes == LINE_BYTES
+        job.use_kernel(self._choose_loop(streams=streams))
+        return job, LINE_BYTES if streams else self._plan.program.real.item_bytes
+
+    def _is_large(self, size: BatchSize) -> bool:
+        """Return whether results are streamed if they lie in memory as that needs."""
+        columns = len(self._shape.moving) + len(self._shape.targets)
+        return size.points * columns * self._plan.program.real.item_bytes >= MIN_STREAMED_BYTES
+
+    def _choose_loop(self, *, streams: bool) -> int:
+        """Return the address of the loop over groups of tiles; 0 if it does not pay."""
+        if not self._loops[streams]:
+            kernel = KernelKey(self._shape.moving, self._shape.targets, self._plan.check_count, streams)
+            self._loops[streams] = self._columns.choose_kernel(kernel)
+        return self._loops[streams]
+
 
 class RepeatedColumns:
-    """Batches of one shape whose arguments are vectors and floats; native code reads them."""
+    """Batches of one shape whose arguments are vectors and floats; the extension module reads and runs them."""
 
-    def __init__(self, columns: ColumnProgram, shape: BatchShape, is_number: Sequence[bool]) -> None:
+    def __init__(self, columns: ColumnProgram, shape: BatchShape) -> None:
         self._prepared = PreparedBatch(columns, shape)
-        self._program = columns.program
-        self._read = compile_column_reader()
-        self._kinds = np.array(is_number, np.int64)
-        self._result_kinds = np.zeros(len(shape.targets), np.int64)
-        self._moving = len(shape.moving)
+        self._columns = columns
+        self._fixed = shape.fixed
 
-    def read(self, args: tuple[Any, ...], threads: int | None) -> ReadArguments | None:
-        """Read the arguments of a batch, and wake its threads; None if they are not of these kinds."""
-        addresses = np.empty(self._moving + len(self._result_kinds), np.int64)
-        numbers = np.empty(len(args))
-        count = self._read(args, self._kinds, addresses, numbers, 0)
-        # One row is answered by an ordinary call.
-        if count < 2:
+    def describe_job(
+        self, points: int, threads: int | None, results: int, targets: Sequence[int]
+    ) -> tuple[Any, ...] | None:
+        """Return what describes batches of so many points to the extension module (`BatchJob`).
+
+        `targets` are the numbers of those results that are computed. None if a tile may take too long for signals.
+        """
+        program = self._columns.program
+        job, alignment = self._prepared.describe(BatchSize.choose(program, points, threads))
+        if not job.has_short_tiles:
             return None
-        size = BatchSize.choose(self._program, count, threads)
-        if size.workers > 1:
-            expect_helpers(size.workers - 1)
-        return ReadArguments(size, addresses, numbers, args)
+        buffers = [job.take_buffer() for _ in range(job.workers)]
+        pools = [find_pool((points,), program.real.dtype, k) for k in range(results)]
+        lists = None if None in pools else tuple([pool.arrays for pool in pools if pool is not None])
+        return (
+            (points, threads or 0),
+            job.describe_words(),
+            job.describe_run(),
+            (
+                tuple(map(_find_address, buffers)),
+                self._fixed,
+                program.real.lanes,
+                len(buffers[0]),
+                program.buffer_length,
+            ),
+            (results, tuple(targets), alignment, lists),
+            describe_helpers(),
+            self._count_uses(points, len(buffers[0])),
+            (job, buffers, self._columns),
+        )
 
-    def run(self, read: ReadArguments, results: tuple[NDArray[np.float64], ...]) -> None:
-        """Run the program on arguments that were read, and write vectors of results."""
-        numbers = read.numbers.tolist()[: len(read.args) - self._moving]
-        self._read(results, self._result_kinds, read.addresses, read.numbers, self._moving)
-        self._prepared.run(read.addresses, numbers, read.size, (read.args, results))
+    def _count_uses(self, points: int, buffers: int) -> int:
+        """Return how many batches may be run by one description."""
+        if buffers == 1:
+            # Large buffers are not kept.
+            return 1
+        left = self._columns.points_left
+        return -(-left // points) if left else sys.maxsize
+
+    @property
+    def counter(self) -> NDArray[np.int64]:
+        """Where points are counted: programs that run on many get loops of their own."""
+        return self._columns.counter
 
 
 class BatchSize(NamedTuple):
@@ -830,17 +901,6 @@ class BatchSize(NamedTuple):
         if most < 2 or threads == 1:
             return BatchSize(count, 1)
         return BatchSize(count, min(most, count_threads() if threads is None else min(threads, count_max_threads())))
-
-
-class ReadArguments(NamedTuple):
-    """The arguments of a batch as native code takes them."""
-
-    size: BatchSize
-    addresses: NDArray[np.int64]
-    """Where vectors are: those of the arguments, and room for those of the results."""
-    numbers: NDArray[np.float64]
-    """The floats."""
-    args: tuple[Any, ...]
 
 
 class _TileAccess(SlotAccess):

@@ -36,7 +36,6 @@ from wiregrad.backends.native.llvm_writer import (
     LlvmValue,
     LlvmWriter,
     RealType,
-    allocate_variable,
     format_pointer,
     leave_if,
     leave_unless,
@@ -652,67 +651,6 @@ def compile_call_functions(dtype: np.dtype[np.floating]) -> dict[str, int]:
 def compile_replay_function() -> int:
     """Return the address of the native function for replays, whose programs are in double."""
     return jit.compile_functions(_write_replay_function(), "replay")[0]
-
-
-@cache
-def compile_column_reader() -> Callable[..., int]:
-    """Return `read(items, kinds, addresses, numbers, first)`, which reads a tuple of vectors and floats of a batch.
-
-    `kinds` has a 0 for each vector and a 1 for each float. It writes the addresses of the vectors, from entry `first`
-    on, and the floats, and returns the length of the vectors; -1 if an item is not exactly a contiguous vector of
-    float64 or a float, or if lengths differ.
-
-    >>> read, addresses, numbers = compile_column_reader(), np.zeros(2, np.int64), np.zeros(1)
-    >>> vector = np.ones(3)
-    >>> read((vector, 0.5, vector), np.array([0, 1, 0]), addresses, numbers, 0)
-    3
-    >>> bool((addresses == vector.ctypes.data).all()), numbers
-    (True, array([0.5]))
-    >>> read((vector, 1, vector), np.array([0, 1, 0]), addresses, numbers, 0)
-    -1
-    """
-    check_python()
-    thing = ctypes.py_object
-    kind = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, thing, thing, thing, thing, ctypes.c_ssize_t)
-    return kind(jit.compile_functions(_write_column_reader(), "read_columns")[0])
-
-
-def _write_column_reader() -> str:
-    """Return the LLVM module of the function that reads the columns of a batch."""
-    w = LlvmWriter()
-    real = RealType("double")
-    items, kinds, addresses, numbers, first = _begin(
-        w, "i64 @read_columns", items="ptr", kinds="ptr", addresses="ptr", numbers="ptr", first="i64"
-    )
-    length, vectors, floats = (allocate_variable(w) for _ in range(3))
-    none = w.as_value(-1, "i64")
-    for variable, start in ((length, none), (vectors, first), (floats, 0)):
-        variable.store(start)
-    count = _call_python(w, "PyTuple_Size", items)
-    with leave_unless(count.is_equal_to(_load_length(kinds))):
-        w.emit_return(none)
-    with loop_over(0, count) as k:
-        item = _call_python(w, "PyTuple_GetItem", items, k)
-        is_float = w.load("i64", w.point_to("i64", _load_data(kinds), k)).is_nonzero()
-        with when_all(is_float):
-            with leave_unless(_is_exactly(item, float)):
-                w.emit_return(none)
-            number = _call_python(w, "PyFloat_AsDouble", item)
-            w.store(number, w.point_to(real.name, _load_data(numbers), floats.load()))
-            floats.store(floats.load() + 1)
-        with when_all(is_float ^ 1):
-            with leave_unless(_is_exactly(item, np.ndarray)):
-                w.emit_return(none)
-            with leave_unless(_is_plain_vector(item, real)):
-                w.emit_return(none)
-            known, size = length.load(), _load_length(item)
-            with leave_unless(known.is_equal_to(none) | known.is_equal_to(size)):
-                w.emit_return(none)
-            length.store(size)
-            w.store(_load_data(item), w.point_to("ptr", _load_data(addresses), vectors.load()))
-            vectors.store(vectors.load() + 1)
-    w.end_function(length.load())
-    return w.format_module()
 
 
 def _write_call_functions(dtype: np.dtype[np.floating]) -> str:

@@ -17,6 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,8 @@ class _NativeCode(NamedTuple):
     post: Callable[..., None]
     withdraw: Callable[[int, int], int]
     retire: Callable[[int], None]
+    addresses: dict[str, int]
+    """Where these functions are."""
 
 
 class HelperThread:
@@ -58,45 +61,36 @@ class HelperThread:
         weakref.finalize(self, locks.free, lock).atexit = False
         locks.acquire(lock, 1)
         self._words = np.array([IDLE, 0, lock, *locks.addresses, *[0 for _ in JOB_WORDS]], np.int64)
-        self._address: int = self._words.__array_interface__["data"][0]
+        self.address: int = self._words.__array_interface__["data"][0]
+        """Where native code finds this helper."""
         self._kept: object = None
         """What a job works on, kept alive as long as this thread may run it."""
         self.thread = threading.Thread(target=self._serve, name="wiregrad", daemon=True)
         self.thread.start()
 
     def _serve(self) -> None:
-        self._code.serve(self._address)
+        self._code.serve(self.address)
         self._kept = None
-
-    def expect(self) -> None:
-        """Wake this thread, so that it begins at once with a job that is posted soon."""
-        self._code.expect(self._address)
 
     def post(self, code: int, job: int, buffer: int, shares: int, kept: object) -> None:
         """Post a job: native code, and what it is called with. `kept` keeps all of this alive."""
         self._kept = kept
-        self._code.post(self._address, code, job, buffer, shares)
+        self._code.post(self.address, code, job, buffer, shares)
 
     def finish(self) -> None:
         """Return when the job is done, or withdrawn because this thread has not begun it."""
-        while not self._code.withdraw(self._address, MAX_POLLS):
+        while not self._code.withdraw(self.address, MAX_POLLS):
             time.sleep(POLL_SECONDS)
         self._kept = None
 
     def retire(self) -> None:
         """End this thread after the job that it may be running."""
-        self._code.withdraw(self._address, 0)
-        self._code.retire(self._address)
+        self._code.withdraw(self.address, 0)
+        self._code.retire(self.address)
 
 
 _IDLE_THREADS: list[HelperThread] = []
 """The threads without a job."""
-
-
-def expect_helpers(count: int) -> None:
-    """Wake so many threads without a job, those that are taken first, because there will be one soon."""
-    for helper in _IDLE_THREADS[-count:]:
-        helper.expect()
 
 
 def take_helpers(count: int) -> list[HelperThread]:
@@ -115,11 +109,21 @@ def take_helpers(count: int) -> list[HelperThread]:
 
 def return_helpers(helpers: Sequence[HelperThread]) -> None:
     """Keep threads that have finished for later batches, unless enough of them are idle."""
-    for helper in helpers:
-        if len(_IDLE_THREADS) < MAX_IDLE_THREADS:
-            _IDLE_THREADS.append(helper)
-        else:
-            helper.retire()
+    _IDLE_THREADS.extend(helpers)
+    retire_excess()
+
+
+def retire_excess() -> None:
+    """End the threads without a job that are more than are kept."""
+    while len(_IDLE_THREADS) > MAX_IDLE_THREADS:
+        _IDLE_THREADS.pop().retire()
+
+
+def describe_helpers() -> tuple[Any, ...]:
+    """Return what the extension module needs to have threads take part in a batch."""
+    code = _compile_code().addresses
+    functions = [code[name] for name in ("expect", "post", "withdraw")]
+    return _IDLE_THREADS, take_helpers, retire_excess, MAX_IDLE_THREADS, *functions, MAX_POLLS
 
 
 if hasattr(os, "register_at_fork"):
@@ -161,7 +165,8 @@ def _compile_code() -> _NativeCode:
         "retire": ctypes.PYFUNCTYPE(None, address),
     }
     functions = jit.compile_functions(text, *kinds)
-    return _NativeCode(*[kind(function) for kind, function in zip(kinds.values(), functions, strict=True)])
+    addresses = dict(zip(kinds, functions, strict=True))
+    return _NativeCode(**{name: kind(addresses[name]) for name, kind in kinds.items()}, addresses=addresses)
 
 
 def _write_code() -> str:
