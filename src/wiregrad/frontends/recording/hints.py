@@ -499,6 +499,32 @@ def describe_foreign_error(error: Exception) -> str:
     return f"{describe_missing_function(name, *known[:1])}; it says: {error}{place}"
 
 
+PYTHON_ADVICE = {
+    "object is not callable": "it is a number or an array; where an operator is missing, write it, as in a * (b)",
+    "not supported between instances": "compare a recorded value with a number or an array",
+    r"not iterable|non-iterable|not an iterator": "a recorded number is one number, without elements",
+    "item deletion": "np.delete(x, i) returns the array without an element",
+    r"\*\* or pow\(\)": "write (x ** n) % m",
+    r"^%\w format": "for a log, write an f-string, as in f\"{v:.0f}\"",
+}
+"""What to write where Python itself refuses a value, by a pattern of its message."""
+
+
+def describe_python_error(error: Exception) -> str:
+    """Say what to write where an operator or statement of Python's refused a value on the user's own line; or nothing.
+
+    The message is Python's, which calls the value by its class.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or is_library_file(trace.tb_frame.f_code.co_filename):
+        return ""
+    advice = [advice for pattern, advice in PYTHON_ADVICE.items() if re.search(pattern, str(error))]
+    place = f"\n  recorded at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    return f"{error}: {advice[0]}{place}" if advice else ""
+
+
 def is_raised_over_value(error: Exception) -> bool:
     """Return whether an error was raised inside another library, by a function that was given a value."""
     trace = error.__traceback__

@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import EscapeError, NoRuleError, WiregradError, format_user_line, is_library_file
+from wiregrad.errors import EscapeError, NoRuleError, OperandError, WiregradError, format_user_line, is_library_file
 from wiregrad.frontends.recording.dispatch import (
     is_literal,
     refuse_unusual_dtypes,
@@ -60,6 +60,7 @@ from wiregrad.frontends.recording.filled_value import (
 from wiregrad.frontends.recording.hints import (
     describe_foreign_error,
     describe_missing_function,
+    describe_python_error,
     describe_refused_draw,
     describe_refused_list,
     find_running_text,
@@ -304,7 +305,24 @@ def call_vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a function made by `np.vectorize`, which reads the memory of arrays; filled ones become values."""
     if self.signature is not None and not kwargs and not self.excluded and any(map(find_recorded, args)):
         return run_composite(_call_with_signature, "np.vectorize", (self.pyfunc, self.signature, *args), {})
-    return CALL_VECTORIZED(self, *map(contents_of, args), **{key: contents_of(part) for key, part in kwargs.items()})
+    plain = [contents_of(x) for x in args]
+    named = {key: contents_of(x) for key, x in kwargs.items()}
+    if self.otypes is None or self.signature is not None or not callable(self.pyfunc):
+        return CALL_VECTORIZED(self, *plain, **named)
+    # NumPy would make the results arrays of these dtypes, which values cannot be.
+    dtypes = list(map(np.dtype, self.otypes))
+    by_object = VECTORIZE(self.pyfunc, otypes="O" * len(dtypes), excluded=self.excluded, cache=self.cache)
+    results = CALL_VECTORIZED(by_object, *plain, **named)
+    if not isinstance(results, tuple):
+        return _give_dtype(results, dtypes[0])
+    return tuple(map(_give_dtype, results, dtypes))
+
+
+def _give_dtype(results: Any, dtype: np.dtype[Any]) -> Any:
+    """Return what a function returned for each element as an array, or a value, of the dtype that was asked for."""
+    if find_recorded(results):
+        return FUNCTIONS["array"].run(results, dtype)
+    return np.asarray(results, dtype=dtype)
 
 
 def _call_with_signature(function: Callable[..., Any], signature: str, *args: Any) -> Any:
@@ -352,7 +370,11 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
         return None
     message = describe_refused_draw(error) or describe_refused_list(error)
     is_over_value = re.search(TYPE_TROUBLE, text) is not None and is_raised_over_value(error)
-    if not message and (re.search(VALUE_CLASSES, text) is not None or is_over_value):
+    names_value = re.search(VALUE_CLASSES, text) is not None
+    python_message = describe_python_error(error) if names_value and isinstance(error, TypeError) else ""
+    if python_message:
+        return OperandError(python_message)
+    if not message and (names_value or is_over_value):
         message = describe_foreign_error(error)
     return NoRuleError(message) if message else None
 
@@ -364,7 +386,7 @@ READ_ONLY_NOTE = (
     "change them: write to a copy, as with y = np.array(y, like=x), where x is an argument that is differentiated."
 )
 VALUE_CLASSES = (
-    r"unsupported data types in input|\b(Value|FilledValue|FillableArray|Scalar|NumpyScalar|NumpyNumber|PythonFloat)\b"
+    r"unsupported data types in input|\b(Value|FilledValue|FillableArray)\b"
 )
 """What other libraries say of values: the names of their classes, and SciPy's words for sparse matrices; a pattern."""
 TYPE_TROUBLE = (
