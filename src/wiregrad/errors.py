@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
@@ -386,6 +386,7 @@ CIRCUIT_HABITS: dict[str, str] = {
     **dict.fromkeys(("to_png", "to_pdf", "savefig"), "pictures are SVG, which browsers open; write circuit.to_svg()"),
     **dict.fromkeys(("variables", "leaves", "parameters"), "write circuit.inputs"),
     **dict.fromkeys(("n_instructions", "n_nodes", "flops", "op_count"), "write circuit.count_ops()"),
+    **dict.fromkeys(("find", "search", "node", "get"), "write circuit['name'] for the node of a name"),
     "diff": "write circuit.backward_circuit()",
     "to_code": "write circuit.to_python()",
 }
@@ -395,6 +396,7 @@ RUN_HABITS: dict[str, str] = {
     "backward": "it has run backward already; write run.grads",
     **dict.fromkeys(("plot", "draw", "show", "svg"), "write run.to_svg() or run.explore"),
     **dict.fromkeys(("to_png", "to_pdf", "savefig"), "pictures are SVG, which browsers open; write run.to_svg()"),
+    **dict.fromkeys(("find", "search", "node", "get"), "write run['name'] for the node of a name"),
 }
 NODE_HABITS: dict[str, str] = {
     "gradient": "write node.grad",
@@ -434,6 +436,20 @@ class MissingName:
     def __get__(self, thing: object, owner: type) -> Never:
         # With a name and no object, Python appends no suggestion of its own.
         raise UnknownAttributeError(self.message, name=self.name)
+
+
+def refuse_attribute(thing: object, description: str, nodes: Container[str], name: str) -> Never:
+    """Raise for an attribute that a run does not have: its hint, or how the node of that name is looked up.
+
+    A class with a `__getattr__` that calls this answers for its `MissingName` too, whose error Python has dropped.
+    """
+    found = next((vars(base)[name] for base in type(thing).__mro__ if name in vars(base)), None)
+    if isinstance(found, MissingName):
+        raise UnknownAttributeError(found.message, name=name)
+    if name in nodes:
+        short = description.rpartition(" ")[2]
+        raise UnknownAttributeError(f"{description} has no {name!r}: for that node write {short}[{name!r}]", name=name)
+    raise AttributeError(f"{type(thing).__name__!r} object has no attribute {name!r}", name=name, obj=thing)
 
 
 def _list_present_names(thing: object) -> list[str]:

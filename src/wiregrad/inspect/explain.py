@@ -505,7 +505,8 @@ def explain_value(value: Value) -> Explanation:
         )
     name = value.name or "this value"
     if value.grad is None:
-        return Explanation(name, "none", None, (_explain_missing(value, name),))
+        notes = tuple(_advise_on_rebinding(value))
+        return Explanation(name, "none", None, (_explain_missing(value, name),), notes=notes)
     gradient = value.grad.data if isinstance(value.grad, Value) else value.grad
     kind = classify_gradient(gradient)
     causes = tuple(_explain_passes(value, name))
@@ -553,6 +554,24 @@ def _advise_on_value(value: Value, kind: str) -> Iterator[str]:
         return
     named = "" if value.name else ", after giving it a name (v.name = 'v')"
     yield f"wg.run(loss).explain({value.name or 'v'!r}) says why; {loss}{named}"
+
+
+def _advise_on_rebinding(value: Value) -> Iterator[str]:
+    """Say how a parameter is updated if a value may be an updated one, as `w = w - step` makes it after a sweep."""
+    op = value.op
+    if op is None or op.name not in UPDATE_OPS:
+        return
+    updated = [x for x in value.inputs if isinstance(x, Value)]
+    if len(updated) == 1 and updated[0].grad is not None:
+        w = updated[0].name or "w"
+        yield (
+            f"it is a new value, computed from {w} by {op.name}: if it is meant to update {w} in a training loop, write "
+            f"{w}.data -= step, which keeps the parameter itself"
+        )
+
+
+UPDATE_OPS = ("add", "subtract")
+"""The ops that update a parameter by a step."""
 
 
 def _cause_of_value(name: str, sentence: str, place: Place | None) -> GradientCause:
