@@ -22,7 +22,7 @@ def test_a_node_asked_for_as_an_attribute_of_a_run_is_looked_up_by_name(name: st
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("grad", r"write run.grads"), ("find", r"write run\['name'\]"), ("to_c", "write run.circuit.to_c")],
+    [("grad", r"write run.grads"), ("find", r"write run\['x'\]"), ("to_c", "write run.circuit.to_c")],
 )
 def test_names_of_habit_keep_their_hints(name: str, hint: str) -> None:
     with pytest.raises(UnknownAttributeError, match=hint):
@@ -53,13 +53,13 @@ def test_runs_are_copied() -> None:
 def test_a_call_of_the_module_that_draws_says_what_draws(thing: tuple[Any, ...], line: str) -> None:
     draw: Any = wg.draw
 
-    with pytest.raises(OperandError, match=f"wg.draw is a module.*: write {line}"):
+    with pytest.raises(OperandError, match=rf"wg\.draw is a module.*: write {line}"):
         draw(*thing)
 
 
 @pytest.mark.parametrize("ask", [wg.blame, wg.check_grads, wg.run, wg.trace])
 def test_a_whole_number_at_a_pole_is_answered_with_the_float_to_write(ask: Any) -> None:
-    with pytest.raises(GradientError, match="got int 0; write 0.0"):
+    with pytest.raises(GradientError, match=r"got int 0; write 0\.0"):
         ask(lambda x: 1 / x, 0)
 
 

@@ -43,7 +43,7 @@ def sum_results(result: Any) -> Any:
         if isinstance(part, list | tuple):
             total = total + sum_results(part)
             continue
-        joined = wg.array(part) if getattr(part, "dtype", None) == object else part
+        joined = wg.array(part) if getattr(part, "dtype", None) == np.dtype(object) else part
         if np.dtype(getattr(joined, "dtype", type(joined))).kind in "fc":
             total = total + np.sum(np.real(joined)) + 0.5 * np.sum(np.imag(joined))
     return total
@@ -76,9 +76,7 @@ def test_numpys_functions_take_lists_of_values_as_arrays(name: str) -> None:
     home, _, last = name.rpartition(".")
     for (x, *rest), keywords in list_calls(name):
         # The function is looked up while it records, as code that writes np.mean does.
-        def f(
-            x: Any, make: Callable[[Any], Any], rest: Any = tuple(rest), keywords: dict[str, Any] = keywords
-        ) -> Any:
+        def f(x: Any, make: Callable[[Any], Any], rest: Any = tuple(rest), keywords: dict[str, Any] = keywords) -> Any:
             return sum_results(getattr(sys.modules[home], last)(make(x), *rest, **keywords))
 
         by_array = wg.grad(lambda x: f(x, lambda x: x))(x)
@@ -88,7 +86,9 @@ def test_numpys_functions_take_lists_of_values_as_arrays(name: str) -> None:
 
 
 def test_a_function_that_was_imported_before_takes_lists_too() -> None:
-    assert wg.grad(lambda a, b: det_of_numpy([[a, b], (1.0, 2)]), argnums=(0, 1))(3.0, 4.0) == pytest.approx((2.0, -1.0))
+    gradient = wg.grad(lambda a, b: det_of_numpy([[a, b], (1.0, 2)]), argnums=(0, 1))
+
+    assert gradient(3.0, 4.0) == pytest.approx((2.0, -1.0))
 
 
 def test_lists_of_values_are_taken_outside_transforms() -> None:
@@ -156,7 +156,8 @@ def test_a_ufunc_that_refuses_other_lists_raises_numpys_error() -> None:
 
 
 def test_lists_are_left_alone_where_numpys_functions_may_not_be_replaced() -> None:
-    code = "import numpy as np, wiregrad as wg; wg.Value(1.0); print(np.linalg.det._implementation.__code__.co_filename)"
+    code = "import numpy as np, wiregrad as wg; wg.Value(1.0)"
+    code += "; print(np.linalg.det._implementation.__code__.co_filename)"
     run = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -46,16 +46,16 @@ def test_a_recorded_array_has_a_length_and_is_iterable() -> None:
 
 
 MISUSES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "length": (lambda x: len(x), "a number has no length"),
+    "length": (len, "a number has no length"),
     "loop": (lambda x: [part for part in x], "one number, without elements"),  # noqa: C416 - a loop is what is tested
-    "sum": (lambda x: sum(x), "one number, without elements"),
-    "unpacking": (lambda x: [a for a, b in [x]][0], "one number, without elements"),
+    "sum": (sum, "one number, without elements"),
+    "unpacking": (lambda x: max(*x), "one number, without elements"),
     "membership": (lambda x: 1.0 in x, "one number, without elements"),
     "call": (lambda x: x(2.0), r"not callable: it is a number or an array; where an operator is missing"),
     "comparison with text": (lambda x: x < "a", "compare a recorded value with a number or an array"),
     "comparison with None": (lambda x: x < None, "compare a recorded value with a number or an array"),
     "power with a modulus": (lambda x: pow(x, 2, 3), r"write \(x \*\* n\) % m"),
-    "percent d": (lambda x: "%d" % x, r'write an f-string, as in f"\{v:.0f\}"'),
+    "percent d": (lambda x: "%d" % x, r'write an f-string, as in f"\{v:.0f\}"'),  # noqa: UP031
     "sum with text": (lambda x: x + "a", "add wants values, numbers or arrays; got str 'a'"),
     "matrix product": (lambda x: x @ x, r"use \* for numbers"),
 }

@@ -26,8 +26,8 @@ from wiregrad.errors import (
     OperandError,
     add_missing_names,
     lead_to,
-    refuse_attribute,
     list_public_names,
+    refuse_attribute,
     short_repr,
 )
 from wiregrad.frontends import parse_formula

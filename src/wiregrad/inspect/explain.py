@@ -176,9 +176,7 @@ def explain(run: RunRecord, name: str) -> Explanation:
     is_named = name in run.circuit and not is_automatic_name(name)
     shown_name = name if is_named else run.circuit.reference_to(node)
     number = to_python_number(gradient)
-    return Explanation(
-        shown_name, draft.kind, number, causes, draft.path, notes, more, is_partial=bool(jumps), is_on_kink=bool(choices)
-    )
+    return Explanation(shown_name, draft.kind, number, causes, draft.path, notes, more, bool(jumps), bool(choices))
 
 
 def classify_gradient(gradient: ArrayLike) -> str:
@@ -565,8 +563,8 @@ def _advise_on_rebinding(value: Value) -> Iterator[str]:
     if len(updated) == 1 and updated[0].grad is not None:
         w = updated[0].name or "w"
         yield (
-            f"it is a new value, computed from {w} by {op.name}: if it is meant to update {w} in a training loop, write "
-            f"{w}.data -= step, which keeps the parameter itself"
+            f"it is a new value, computed from {w} by {op.name}: if it is meant to update {w} in a training loop, "
+            f"write {w}.data -= step, which keeps the parameter itself"
         )
 
 

@@ -505,7 +505,7 @@ PYTHON_ADVICE = {
     r"not iterable|non-iterable|not an iterator": "a recorded number is one number, without elements",
     "item deletion": "np.delete(x, i) returns the array without an element",
     r"\*\* or pow\(\)": "write (x ** n) % m",
-    r"^%\w format": "for a log, write an f-string, as in f\"{v:.0f}\"",
+    r"^%\w format": 'for a log, write an f-string, as in f"{v:.0f}"',
 }
 """What to write where Python itself refuses a value, by a pattern of its message."""
 

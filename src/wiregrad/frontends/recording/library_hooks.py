@@ -13,8 +13,9 @@ stays the same, and only its code is exchanged for a few instructions that call 
 arguments, and the old code otherwise. A name that was imported before wiregrad, `from scipy.linalg import solve`, is
 therefore taught as well. Modules that are imported later are taught when their import ends. SciPy is never imported
 from here. NumPy's functions that are written in Python ask the list in `np.linalg.det([[a, b], [c, d]])` in vain, and
-are taught in the same way to make it one value first. Three kinds of names do not need this: ufuncs ask their arguments as NumPy's do, `scipy.fft` has backends,
-and methods of distributions are taught once for all distributions (docs/decisions/0032-scipy-functions-are-taught.md).
+are taught in the same way to make it one value first. Three kinds of names do not need this: ufuncs ask their arguments
+as NumPy's do, `scipy.fft` has backends, and methods of distributions are taught once for all distributions
+(docs/decisions/0032-scipy-functions-are-taught.md).
 
 A function of SciPy that refuses recorded values has to find them in the functions among its arguments too. What is
 solved mostly closes over a value, `lambda x: x**2 - a`, so that no argument has one; SciPy then computes with the
@@ -385,9 +386,7 @@ READ_ONLY_NOTE = (
     "A function that is differentiated gets read-only copies of its array arguments, so that what it computes does not "
     "change them: write to a copy, as with y = np.array(y, like=x), where x is an argument that is differentiated."
 )
-VALUE_CLASSES = (
-    r"unsupported data types in input|\b(Value|FilledValue|FillableArray)\b"
-)
+VALUE_CLASSES = r"unsupported data types in input|\b(Value|FilledValue|FillableArray)\b"
 """What other libraries say of values: the names of their classes, and SciPy's words for sparse matrices; a pattern."""
 TYPE_TROUBLE = (
     "setting an array element|expected a sequence of integers|read-only|non-numeric|common type|could not convert|"
