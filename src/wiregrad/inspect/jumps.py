@@ -71,7 +71,7 @@ def describe_jumps(index: RunIndex, node: int) -> Iterator[str]:
     if jumps:
         yield (
             f"the output jumps where {_name_conditions(index, jumps)} changes: the gradient leaves the jump out; a "
-            f"smooth step has one, such as wg.sigmoid((a - b) / width) for a > b"
+            f"smooth step has one, such as sigmoid((a - b) / width) for a > b"
         )
     yield from _note_branches(index, probe.find_changed_branches())
 
