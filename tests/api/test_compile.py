@@ -1019,7 +1019,7 @@ def test_where_floats_raise_the_result_does_not_depend_on_the_number_of_recordin
         results = [fast(x, 0.0) for x in (3.0, 100.0, 1e5)]
 
     assert [recorded, *results] == [math.inf] * 4
-    assert {"recorded 1 times, which is the limit": 3} == dict(fast.info.fallbacks)
+    assert dict(fast.info.fallbacks) == {"recorded 1 times, which is the limit": 3}
 
 
 def test_what_cannot_be_recorded_runs_itself_and_is_refused_with_advice_where_a_gradient_is_wanted() -> None:

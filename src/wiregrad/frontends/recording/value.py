@@ -671,10 +671,10 @@ for _kind in (Scalar, NumpyNumber):
     # An array is Iterable, a number is not. Python asks the class, and takes None for no.
     setattr(_kind, "__iter__", None)  # noqa: B010 - the type of the method is Value's
     setattr(_kind, "__len__", NoLength())  # noqa: B010
-for _kind in (Scalar, NumpyScalar, NumpyNumber, PythonFloat, DiscreteValue, PythonInt):
+for _class in (Scalar, NumpyScalar, NumpyNumber, PythonFloat, DiscreteValue, PythonInt):
     # What Python calls them in its messages.
-    _kind.__name__ = Value.__name__
-del _kind
+    _class.__name__ = Value.__name__
+del _kind, _class
 
 
 PYTHON_NUMBERS = frozenset([float, int, bool, Scalar, PythonFloat, PythonInt])
