@@ -84,3 +84,25 @@ def test_explain_says_nothing_of_updates_where_nothing_is_updated() -> None:
     assert "step" not in str(wg.explain(error))
     assert "step" not in str(wg.explain(error * 2.0))
     assert "step" not in str(wg.explain(w))
+
+
+def test_a_circuit_given_to_a_transform_leads_to_its_run() -> None:
+    for transform in (wg.grad, wg.value_and_grad, wg.jacobian, wg.hessian, wg.vmap):
+        with pytest.raises(OperandError, match=r"got a circuit: for its gradients write circuit\.run\(x=2\.0\)\.grads"):
+            transform(wg.circuit("x * x"))(2.0)
+
+
+def test_a_gradient_of_no_argument_says_that_there_was_none() -> None:
+    with pytest.raises(GradientError, match="argument 0 of <lambda>, which was called with 0 positional arguments"):
+        wg.grad(lambda x: x * x)()  # type: ignore[call-arg]
+
+
+def test_a_printed_wire_says_what_was_sent_along_it() -> None:
+    run = wg.run(lambda x: 3.0 * x, 2.0)
+
+    assert [str(wire) for wire in run["f"].wires] == ["f sends nothing to 3.0", "f sends 1 x 3 = 3 to x"]
+    array = wg.run(lambda x: np.sum(x * x), np.ones(2))
+    assert {str(wire) for node in array for wire in node.wires} == {
+        "f sends array of shape (2,) to x * x",
+        "x * x sends array of shape (2,) to x",
+    }

@@ -162,7 +162,7 @@ def describe_choices(index: RunIndex, rows: Sequence[Row], *, with_slopes: bool 
     >>> import wiregrad as wg
     >>> index = RunIndex(wg.circuit("maximum(a, b)").run(a=2.0, b=2.0))
     >>> print(*describe_choices(index, index.rows))
-    maximum(a, b) (formula:1:1) is on its kink (a = b): every convention sends 0.5 to a and 0.5 to b
+    f = maximum(a, b) (formula:1:1) is on its kink (a = b): every convention sends 0.5 to a and 0.5 to b
     """
     points = [point for node, point in _find_points(index, 0.0, rows) if point.on and _decides(index, node, point)]
     chosen = [point for point in points if with_slopes or point.jump]
