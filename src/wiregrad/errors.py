@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
@@ -341,6 +341,8 @@ def suggest_name(name: str, known: Iterable[str], *, min_letters: int = MIN_COMP
     ('; did you mean multiply?', '; did you mean maximum?')
     >>> suggest_name("cat", ["cast", "tan"]), suggest_name("nosuch", ["cosh"])
     ('', '')
+    >>> suggest_name("tahn", ["tan", "tanh"]), suggest_name("sqtr", ["sqrt", "square"])
+    ('; did you mean tanh?', '; did you mean sqrt?')
     >>> suggest_name("LeakyReLU", ["relu", "leaky_relu"]), suggest_name("tnh", ["tan", "tanh"], min_letters=3)
     ('; did you mean leaky_relu?', '; did you mean tanh?')
     """
@@ -356,10 +358,11 @@ def _find_similar_names(name: str, names: list[str], min_letters: int) -> list[s
     """Return the most similar name in a list, or an empty list; small and capital letters are alike."""
     from difflib import get_close_matches  # noqa: PLC0415 - only a failing call pays for it
 
-    if len(name) < MIN_COMPARED_LETTERS:
-        same_letters = [text for text in names if sorted(text.lower()) == sorted(name.lower())]
-        if same_letters or len(name) < min_letters:
-            return same_letters[:1]
+    # Exchanged letters are the commonest slip: `tahn` is nearer to `tanh` than to `tan`.
+    letters = sorted(name.lower())
+    same_letters = [text for text in names if len(text) == len(name) and sorted(text.lower()) == letters]
+    if same_letters or len(name) < min_letters:
+        return same_letters[:1]
     by_small_letters = {text.lower(): text for text in reversed(names)}
     nearest = get_close_matches(name.lower(), by_small_letters, n=1, cutoff=MIN_SIMILARITY)
     return [by_small_letters[text] for text in nearest]
@@ -386,6 +389,7 @@ CIRCUIT_HABITS: dict[str, str] = {
     **dict.fromkeys(("to_png", "to_pdf", "savefig"), "pictures are SVG, which browsers open; write circuit.to_svg()"),
     **dict.fromkeys(("variables", "leaves", "parameters"), "write circuit.inputs"),
     **dict.fromkeys(("n_instructions", "n_nodes", "flops", "op_count"), "write circuit.count_ops()"),
+    **dict.fromkeys(("find", "search", "node", "get"), "for a node write circuit['x']"),
     "diff": "write circuit.backward_circuit()",
     "to_code": "write circuit.to_python()",
 }
@@ -395,6 +399,7 @@ RUN_HABITS: dict[str, str] = {
     "backward": "it has run backward already; write run.grads",
     **dict.fromkeys(("plot", "draw", "show", "svg"), "write run.to_svg() or run.explore"),
     **dict.fromkeys(("to_png", "to_pdf", "savefig"), "pictures are SVG, which browsers open; write run.to_svg()"),
+    **dict.fromkeys(("find", "search", "node", "get"), "for a node write run['x']"),
 }
 NODE_HABITS: dict[str, str] = {
     "gradient": "write node.grad",
@@ -434,6 +439,20 @@ class MissingName:
     def __get__(self, thing: object, owner: type) -> Never:
         # With a name and no object, Python appends no suggestion of its own.
         raise UnknownAttributeError(self.message, name=self.name)
+
+
+def refuse_attribute(thing: object, description: str, nodes: Container[str], name: str) -> Never:
+    """Raise for an attribute that a run does not have: its hint, or how the node of that name is looked up.
+
+    A class with a `__getattr__` that calls this answers for its `MissingName` too, whose error Python has dropped.
+    """
+    found = next((vars(base)[name] for base in type(thing).__mro__ if name in vars(base)), None)
+    if isinstance(found, MissingName):
+        raise UnknownAttributeError(found.message, name=name)
+    if name in nodes:
+        short = description.rpartition(" ")[2]
+        raise UnknownAttributeError(f"{description} has no {name!r}: for that node write {short}[{name!r}]", name=name)
+    raise AttributeError(f"{type(thing).__name__!r} object has no attribute {name!r}", name=name, obj=thing)
 
 
 def _list_present_names(thing: object) -> list[str]:

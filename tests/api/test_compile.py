@@ -997,6 +997,31 @@ def test_after_the_limit_the_function_runs_itself_and_a_warning_says_so_once() -
     assert seen[0].filename == __file__
 
 
+FLOATS_RAISE: dict[str, Callable[[Any], Any]] = {
+    "division by zero": lambda d: 1 / d,
+    "overflow": lambda d: (d + 10.0) ** 400,
+    "negative power of zero": lambda d: d**-2,
+}
+
+
+@pytest.mark.parametrize("name", FLOATS_RAISE)
+def test_where_floats_raise_the_result_does_not_depend_on_the_number_of_recordings(name: str) -> None:
+    def f(x: Any, d: Any) -> Any:
+        halves = []
+        while x > 1.0:
+            x = x / 2.0
+            halves.append(x)
+        return sum(halves) + FLOATS_RAISE[name](d)
+
+    fast = wg.compile(f, limit=1)
+    recorded = fast(1.5, 0.0)
+    with warnings.catch_warnings(action="ignore"):
+        results = [fast(x, 0.0) for x in (3.0, 100.0, 1e5)]
+
+    assert [recorded, *results] == [math.inf] * 4
+    assert dict(fast.info.fallbacks) == {"recorded 1 times, which is the limit": 3}
+
+
 def test_what_cannot_be_recorded_runs_itself_and_is_refused_with_advice_where_a_gradient_is_wanted() -> None:
     fast = wg.compile(lambda x: math.sin(x) + x)
 

@@ -97,6 +97,7 @@ def test_wrong_usage_exits_with_2_and_a_helpful_line(
     ("words", "message"),
     [
         (["gard"], "No such command 'gard'; did you mean grad?"),
+        (["grd"], "No such command 'grd'; did you mean grad?"),
         (["differentiate"], "No such command 'differentiate'; the commands are grad, run, "),
         (["help"], "write wiregrad COMMAND -h"),
         (["help", "grad"], "write wiregrad grad -h"),

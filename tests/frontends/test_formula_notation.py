@@ -136,6 +136,10 @@ TWO_READINGS = [
     ("√2x", 3, "write (√2)*x or √(2*x)"),
     ("√sin(x)y", 8, "two ways"),
     ("sin⁻¹(x)", 4, "write arcsin(x) or sin(x)⁻¹"),
+    ("sin^-1(x)", 7, "write arcsin(x) or sin(x)^-1"),
+    ("sin**-1(x)", 8, "write arcsin(x) or sin(x)**-1"),
+    ("sin^(-1)(x)", 9, "write arcsin(x) or sin(x)^(-1)"),
+    ("exp^-1(x)", 7, "write the inverse function by its name or exp(x)^-1"),
     ("ln⁻¹(x)", 3, "write the inverse function by its name or ln(x)⁻¹"),
     ("x / " + "2" * 40 + "x", 45, "write (x/...)*x or x/(...*x)"),
 ]

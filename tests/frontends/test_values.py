@@ -183,7 +183,7 @@ def test_stop_gradient_and_detach_cut() -> None:
 )
 def test_a_value_does_not_become_a_number_in_silence(turn: object) -> None:
     x = wg.Value(2.0) * 3.0
-    with pytest.raises(EscapeError, match=r"stop_gradient(.|\n)*test_values.py"):
+    with pytest.raises(EscapeError, match=r"(stop_gradient|v\.item)(.|\n)*test_values.py"):
         turn(x)  # type: ignore[operator]
     assert x.item() == 6.0
 

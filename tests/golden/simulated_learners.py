@@ -24,14 +24,13 @@ from wiregrad.learn.lessons import (
     QuestionScreen,
     TextScreen,
     count_flat_lines,
-    name_met_mistake,
     open_quiz,
     sum_up_lesson,
 )
 from wiregrad.learn.questions import NUDGES, Question, find_paths
 from wiregrad.learn.quiz import Quiz
 from wiregrad.learn.quiz_run import Draws, QuizCircuit, is_accepted
-from wiregrad.learn.sentences import CLAIMS
+from wiregrad.learn.sentences import CLAIMS, name_met_mistake
 
 Data = dict[str, Any]
 

@@ -608,3 +608,38 @@ def test_parts_that_cancel_exactly_do_not_nearly_cancel() -> None:
     assert str(wg.circuit("2*x - x - x").run(x=3.0).explain("x")).startswith(
         "the gradient of x is 0: its parts cancel\n"
     )
+
+
+TIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
+    "maximum": (np.maximum, (2.0, 2.0), r"is on its kink \(a = b\): every convention sends 0.5 to a and 0.5 to b"),
+    "max of elements": (np.max, (np.ones(3),), r"is on its kink \(elements tie\).*: equal elements share the gradient"),
+    "leaky_relu": (wg.leaky_relu, (0.0,), r"min_norm \(used\) sends 0.01, torch 0.01, jax 1"),
+    "where": (lambda b, a: np.where(a > b, a, b), (1.0, 1.0), r"is on its step .*what is chosen by it may have a kink"),
+    "sort": (lambda x: np.sort(x)[0], (np.ones(3),), r"on its step \(elements tie\).*what is chosen by it may have a"),
+    "Python's max": (max, (2.0, 2.0), r"on its step \(a = b\): the gradient is that of the side that Python took"),
+    "if": (lambda x: 2.0 * x if x > 0 else -x, (0.0,), r"on its step \(a = b\): the gradient is that of the side"),
+}
+
+
+@pytest.mark.parametrize("name", TIES)
+def test_a_gradient_at_a_tie_is_not_called_usual(name: str) -> None:
+    f, args, message = TIES[name]
+    run = wg.run(f, *args)
+    explanation = run.explain(next(iter(run.grads)))
+
+    assert explanation.is_on_kink
+    assert "nothing unusual" not in str(explanation)
+    assert re.search(message, str(explanation))
+
+
+def test_a_gradient_near_a_kink_is_usual() -> None:
+    explanation = wg.circuit("maximum(a, b)").run(a=2.0, b=1.9).explain("a")
+
+    assert not explanation.is_on_kink
+    assert "nothing unusual" in str(explanation)
+
+
+def test_many_kinks_are_counted() -> None:
+    run = wg.circuit("maximum(a, b) + maximum(a, 2 * b / 2) + maximum(b, a) + maximum(a * 1, b)").run(a=2.0, b=2.0)
+
+    assert "2 more nodes are on a kink or step: run.kinks() lists them" in str(run.explain("a"))

@@ -12,7 +12,6 @@ import pytest
 from wiregrad.errors import FileFormatError
 from wiregrad.learn.lessons import (
     MISTAKES,
-    NAMELESS,
     Lesson,
     QuestionScreen,
     TextScreen,
@@ -21,11 +20,11 @@ from wiregrad.learn.lessons import (
     check_questions,
     fill_placeholders,
     load_course,
-    name_met_mistake,
     parse_lesson,
     read_lesson_files,
     render_course,
 )
+from wiregrad.learn.sentences import NAMELESS, name_met_mistake
 
 COURSE = {lesson.key: lesson for lesson in load_course()}
 MAX_GRADE = 9.0

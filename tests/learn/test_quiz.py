@@ -12,6 +12,7 @@ from wiregrad.errors import InputError, NoQuestionError
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import KINDS
 from wiregrad.learn.quiz_run import Draws, show_number
+from wiregrad.learn.sentences import name_mistake
 
 NEURON = "n = x1*w1 + x2*w2 + b; o = tanh(n)"
 
@@ -161,7 +162,7 @@ def test_the_results_are_readable() -> None:
     assert str(quiz.results).splitlines() == [
         "1 of 1 right, 0 at the first try",
         f"  send      right, after one wrong answer  {question.prompt}",
-        f"mistakes: {question.mistakes[0].key} (1)",
+        f"mistakes: {name_mistake(question.mistakes[0].key)} (1)",
     ]
     assert repr(quiz) == "Quiz(o, seed 7, 2 kinds, 1 of 1 right)"
 

@@ -27,6 +27,7 @@ from wiregrad.errors import (
     add_missing_names,
     lead_to,
     list_public_names,
+    refuse_attribute,
     short_repr,
 )
 from wiregrad.frontends import parse_formula
@@ -225,6 +226,13 @@ class Run(BareRun, Drawable):
     @property
     def _circuit_and_run(self) -> tuple[ir.CircuitGraph, BareRun | None]:
         return self.circuit, self
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Copies ask for the attributes before they are there.
+            is_own = name.startswith("_") or name in BareRun.__slots__
+            return refuse_attribute(self, "a run", () if is_own else self.circuit, name)
 
     @classmethod
     def from_backend_run(cls, bare: BareRun) -> Run:

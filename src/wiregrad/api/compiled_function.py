@@ -1023,12 +1023,17 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return self._call_plainly(f, args, kwargs)
 
     def _call_plainly(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function itself; if it uses methods that only recorded numbers have, its result is recorded."""
+        """Call the function itself; if it needs recorded numbers, its result is recorded.
+
+        They have methods that floats do not have, and 1/0 is inf for them, where a float raises.
+        """
         if f is not self._f:
             return f(*args, **kwargs)
         if not self._needs_values:
             try:
                 return f(*args, **kwargs)
+            except ArithmeticError:
+                pass
             except AttributeError:
                 self._needs_values = True
         recording = certify(f, args, kwargs, keep=False)

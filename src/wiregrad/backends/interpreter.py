@@ -46,7 +46,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class RunWire:
-    """What happened on one wire: upstream x local = sent."""
+    """What happened on one wire: upstream x local = sent; nothing is sent if it is `blocked`, to a constant for one."""
 
     reader: str
     slot: int
@@ -57,6 +57,16 @@ class RunWire:
     upstream: Any
     sent: Any
     blocked: bool
+
+    def __str__(self) -> str:
+        ends = f"{self.reader} sends {{}} to {self.source}"
+        if self.blocked:
+            return ends.format("nothing")
+        sent = _format_briefly(self.sent)
+        if self.local is None or np.shape(self.local):
+            return ends.format(sent)
+        factors = [_format_briefly(factor) for factor in (self.upstream, self.local)]
+        return ends.format(f"{' x '.join(factors)} = {sent}")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

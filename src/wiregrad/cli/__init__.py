@@ -84,7 +84,7 @@ class ExampleGroup(ExampleCommand, click.Group):
         """Return the command that the first word names; say what to write if there is none."""
         word = args[0]
         if word not in self.commands and not word.startswith("-") and not ctx.resilient_parsing:
-            hint = suggest_name(word, self.commands) or self._advise_command(word, args[1:])
+            hint = suggest_name(word, self.commands, min_letters=3) or self._advise_command(word, args[1:])
             raise click.UsageError(f"No such command {short_repr(word)}{hint}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -10,8 +10,11 @@ the colours of `palette`. The names below are loaded at their first use, because
 here writes a file: see `wiregrad.files`.
 """
 
-from typing import TYPE_CHECKING
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Never
 
+from wiregrad.errors import OperandError, short_repr
 from wiregrad.lazy import load_names_lazily
 
 if TYPE_CHECKING:
@@ -50,3 +53,18 @@ if not TYPE_CHECKING:
             "to_unicode": "wiregrad.draw.text",
         },
     )
+
+
+class CallableDraw(ModuleType):
+    """The module `wiregrad.draw`: a call of it, as of a function, says what draws."""
+
+    def __call__(self, thing: object = None, *args: Any, **options: Any) -> Never:
+        """Raise, with the line that draws."""
+        write = "wg.run(f, x).to_svg()" if callable(thing) and not hasattr(thing, "to_svg") else "y.to_svg()"
+        if hasattr(thing, "backward"):
+            write = "y.draw().to_svg()"
+        got = "" if thing is None else f"; got {short_repr(thing)}"
+        raise OperandError(f"wg.draw is a module and draws nothing itself{got}: write {write}, or call explore there")
+
+
+sys.modules[__name__].__class__ = CallableDraw

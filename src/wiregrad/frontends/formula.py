@@ -475,7 +475,15 @@ class FormulaScope:
 
     def refuse_function_power(self, name: str, power: str, offset: int) -> NoReturn:
         """Refuse a power of a function that is applied to nothing."""
+        if power.strip("^*() ") in ("-1", "⁻¹"):
+            self.refuse_inverse(name, power, offset)
         self.fail(f"the power of a function stands after its argument: write {name}(...){power}", offset)
+
+    def refuse_inverse(self, name: str, power: str, offset: int) -> NoReturn:
+        """Refuse sin⁻¹(x), which people write for arcsin(x) and for 1/sin(x)."""
+        inverse = f"arc{name}"
+        first = f"{inverse}(x)" if TABLE.is_scalar(inverse) else "the inverse function by its name"
+        self.refuse_two_readings(first, f"{name}(x){power}", offset)
 
     def show_text(self, start: int, end: int) -> str:
         """Return a part of the formula for a message; an ellipsis stands for a long one."""
@@ -580,11 +588,9 @@ class ExpressionParser:
         self.scope.fail(message, token.offset)
 
     def _check_inverse(self, call: FormulaToken, raised: FormulaToken) -> None:
-        """Refuse sin⁻¹(x), which people write for arcsin(x) and for 1/sin(x)."""
+        """Refuse a negative exponent between a function and its argument."""
         if raised.text.startswith("-"):
-            inverse = f"arc{call.text}"
-            first = f"{inverse}(x)" if TABLE.is_scalar(inverse) else "the inverse function by its name"
-            self.scope.refuse_two_readings(first, f"{call.text}(x){raised.written}", raised.offset)
+            self.scope.refuse_inverse(call.text, raised.written, raised.offset)
 
     def _take_operator(self, k: int) -> bool:
         """Take a token after an operand; returns whether an operand is expected next."""
@@ -682,7 +688,7 @@ class ExpressionParser:
             if operator.level < Level.PRODUCT:
                 return
             left -= operator.kind == "infix"
-            if self._is_ambiguous(operator):
+            if self._is_ambiguous(operator) or self._is_function_power(operator, self.operands[left]):
                 self._refuse_product(operator, self.operands[left], before, token)
 
     def _is_ambiguous(self, operator: _Pending) -> bool:
@@ -690,6 +696,11 @@ class ExpressionParser:
         if operator.kind != "infix" or operator.level == Level.PRODUCT:
             return operator.token.text not in ("*", *TABLE.prefix)
         return not self.operands[-1].grouped
+
+    def _is_function_power(self, operator: _Pending, base: FormulaOperand) -> bool:
+        """Return whether a waiting operator raises a function that is applied to nothing, as in sin^(-1)(x)."""
+        is_power = operator.kind == "infix" and operator.level == Level.POWER
+        return is_power and len(base.bare) > 1 and self.scope.is_unapplied_function(base.bare)
 
     def _refuse_product(
         self, operator: _Pending, base: FormulaOperand, before: FormulaToken, token: FormulaToken

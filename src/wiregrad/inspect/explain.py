@@ -34,7 +34,8 @@ from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.errors import OperandError, format_user_line, short_repr
 from wiregrad.frontends.recording.value import MAX_REMEMBERED_PASSES, Value, is_constant, notes_of
 from wiregrad.inspect.blame import MAX_ORIGINS, BlameOrigin, blame_gradient, shorten_chain
-from wiregrad.inspect.jumps import describe_jumps
+from wiregrad.inspect.jumps import describe_jumps, find_moved
+from wiregrad.inspect.kinks import describe_choices
 from wiregrad.inspect.report import (
     MIN_CANCELLATION,
     GradientFlow,
@@ -112,6 +113,8 @@ class Explanation(Report):
     """How many causes are left out."""
     is_partial: bool = False
     """Whether the output may change in a way that the gradient leaves out, as some of the notes say."""
+    is_on_kink: bool = False
+    """Whether the point is on a kink or tie, so that the gradient is one of several, as some of the notes say."""
 
     def lines(self) -> Iterator[str]:
         """Return the explanation: a headline, then the causes, the path and the notes."""
@@ -127,6 +130,8 @@ class Explanation(Report):
     def _headline(self) -> str:
         if self.kind == "ordinary" and self.is_partial:
             return "an ordinary number, but it may leave something out"
+        if self.kind == "ordinary" and self.is_on_kink:
+            return "an ordinary number, but one of several: the point is on a kink"
         if self.kind == "cancelling" and not np.any(self.gradient):
             return "its parts cancel"
         return _KIND_SENTENCES[self.kind]
@@ -162,11 +167,16 @@ def explain(run: RunRecord, name: str) -> Explanation:
         causes = tuple(say() for say in draft.causes[:MAX_ORIGINS])
         is_searched = draft.kind != "nonfinite" and index.active[node]
         jumps = tuple(describe_jumps(index, node)) if is_searched else ()
-        notes = (*draft.notes, *_element_notes(gradient), *jumps, *_blame_notes(index, draft.kind))
+        # A gradient of 0 has the kinks on its way among its causes.
+        has_slopes = draft.kind not in ("absent", "zero")
+        moved = find_moved(index, node) if is_searched else ()
+        choices = tuple(describe_choices(index, moved, with_slopes=has_slopes))
+        notes = (*draft.notes, *_element_notes(gradient), *choices, *jumps, *_blame_notes(index, draft.kind))
     more = len(draft.causes) - len(causes)
     is_named = name in run.circuit and not is_automatic_name(name)
     shown_name = name if is_named else run.circuit.reference_to(node)
-    return Explanation(shown_name, draft.kind, to_python_number(gradient), causes, draft.path, notes, more, bool(jumps))
+    number = to_python_number(gradient)
+    return Explanation(shown_name, draft.kind, number, causes, draft.path, notes, more, bool(jumps), bool(choices))
 
 
 def classify_gradient(gradient: ArrayLike) -> str:
@@ -493,7 +503,8 @@ def explain_value(value: Value) -> Explanation:
         )
     name = value.name or "this value"
     if value.grad is None:
-        return Explanation(name, "none", None, (_explain_missing(value, name),))
+        notes = tuple(_advise_on_rebinding(value))
+        return Explanation(name, "none", None, (_explain_missing(value, name),), notes=notes)
     gradient = value.grad.data if isinstance(value.grad, Value) else value.grad
     kind = classify_gradient(gradient)
     causes = tuple(_explain_passes(value, name))
@@ -541,6 +552,24 @@ def _advise_on_value(value: Value, kind: str) -> Iterator[str]:
         return
     named = "" if value.name else ", after giving it a name (v.name = 'v')"
     yield f"wg.run(loss).explain({value.name or 'v'!r}) says why; {loss}{named}"
+
+
+def _advise_on_rebinding(value: Value) -> Iterator[str]:
+    """Say how a parameter is updated if a value may be an updated one, as `w = w - step` makes it after a sweep."""
+    op = value.op
+    if op is None or op.name not in UPDATE_OPS:
+        return
+    updated = [x for x in value.inputs if isinstance(x, Value)]
+    if len(updated) == 1 and updated[0].grad is not None:
+        w = updated[0].name or "w"
+        yield (
+            f"it is a new value, computed from {w} by {op.name}: if it is meant to update {w} in a training loop, "
+            f"write {w}.data -= step, which keeps the parameter itself"
+        )
+
+
+UPDATE_OPS = ("add", "subtract")
+"""The ops that update a parameter by a step."""
 
 
 def _cause_of_value(name: str, sentence: str, place: Place | None) -> GradientCause:

@@ -9,7 +9,7 @@ conditions join two formulas that agree there. The node is moved by at most `REA
 at which some step differs the change is narrowed down until only a jump is left of it. Branches that Python took cannot
 be run again, nor can code of users: there the note says what is not known.
 
-`explain` alone reads this module; it calls `describe_jumps`.
+`explain` alone reads this module; it calls `describe_jumps` and `find_moved`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def describe_jumps(index: RunIndex, node: int) -> Iterator[str]:
     >>> list(describe_jumps(RunIndex(wg.circuit("where(x > 1, x * x, x)").run(x=1.2)), 0))
     []
     """
-    moved = _find_moved(index, node)
+    moved = find_moved(index, node)
     steps = [row for row in moved if index.ranks[row.node] >= 0 and _is_step(index, row)]
     nodes = {node, *(row.node for row in moved)}
     certificates = [certificate for certificate in distinct_certificates(index.circuit) if certificate.node in nodes]
@@ -71,12 +71,12 @@ def describe_jumps(index: RunIndex, node: int) -> Iterator[str]:
     if jumps:
         yield (
             f"the output jumps where {_name_conditions(index, jumps)} changes: the gradient leaves the jump out; a "
-            f"smooth step has one, such as wg.sigmoid((a - b) / width) for a > b"
+            f"smooth step has one, such as sigmoid((a - b) / width) for a > b"
         )
     yield from _note_branches(index, probe.find_changed_branches())
 
 
-def _find_moved(index: RunIndex, node: int) -> list[Row]:
+def find_moved(index: RunIndex, node: int) -> list[Row]:
     """Return the nodes that depend on a node, also where no gradient flows, in order."""
     moved = bytearray(len(index.rows))
     moved[node] = 1

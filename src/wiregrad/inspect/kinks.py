@@ -13,7 +13,7 @@ detected.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -142,7 +142,7 @@ def kinks(run: RunRecord, within: float = 1e-6) -> Kinks:
     if reach is None or not 0.0 <= reach < np.inf:
         raise InputError(f"within must be a finite number of at least 0; got {short_repr(within)}")
     with np.errstate(all="ignore"):
-        points = _find_points(RunIndex(run), float(reach))
+        points = _find_points(RunIndex(run), float(reach), run.circuit.rows())
         items = sorted(points, key=lambda item: (not item[1].on, item[1].distance, item[0]))
         alternatives = _gradients_by_convention(run, items)
     return Kinks(
@@ -152,6 +152,36 @@ def kinks(run: RunRecord, within: float = 1e-6) -> Kinks:
         grads=run.grads,
         alternatives=alternatives,
     )
+
+
+def describe_choices(index: RunIndex, rows: Sequence[Row], *, with_slopes: bool = True) -> Iterator[str]:
+    """Describe the nodes among some rows that are exactly on a kink, and the steps that chose a side there.
+
+    `with_slopes=False` leaves out the kinks of values, at which a convention sets the slope.
+
+    >>> import wiregrad as wg
+    >>> index = RunIndex(wg.circuit("maximum(a, b)").run(a=2.0, b=2.0))
+    >>> print(*describe_choices(index, index.rows))
+    f = maximum(a, b) (formula:1:1) is on its kink (a = b): every convention sends 0.5 to a and 0.5 to b
+    """
+    points = [point for node, point in _find_points(index, 0.0, rows) if point.on and _decides(index, node, point)]
+    chosen = [point for point in points if with_slopes or point.jump]
+    for point in chosen[:MAX_CHOICES]:
+        taken = point.jump and not point.chooses
+        yield f"{point}{': the gradient is that of the side that Python took' if taken else ''}"
+    if len(chosen) > MAX_CHOICES:
+        yield f"{len(chosen) - MAX_CHOICES} more nodes are on a kink or step: run.kinks() lists them"
+
+
+MAX_CHOICES = 2
+"""Maximum number of nodes on a kink that get a line of their own in an explanation."""
+
+
+def _decides(index: RunIndex, node: int, point: KinkPoint) -> bool:
+    """Return whether the gradient of the output depends on what a node on a kink or step does."""
+    if not point.jump:
+        return index.flows[node] is not None
+    return point.chooses or any(certificate.node == node for certificate in index.circuit.certificates)
 
 
 _NodePoint = tuple[int, KinkPoint]
@@ -194,10 +224,10 @@ def _nearest_index(near: NDArray[np.bool_], distance: NDArray[Any]) -> tuple[int
     return tuple(int(k) for k in index)
 
 
-def _find_points(index: RunIndex, within: float) -> Iterator[_NodePoint]:
+def _find_points(index: RunIndex, within: float, rows: Iterable[Row]) -> Iterator[_NodePoint]:
     origins = index.circuit.origins().tolist()
     scalars: dict[Any, list[int]] = {}
-    for row in index.circuit.rows():
+    for row in rows:
         moving = tuple(index.active_slots(row)) if _can_have_kink(row.op) else ()
         if not moving:
             continue

@@ -39,7 +39,7 @@ from wiregrad.ir import CircuitGraph
 from wiregrad.learn.questions import DRAFTERS, POSERS, Question
 from wiregrad.learn.quiz import QuestionSource, Quiz, judge_answer
 from wiregrad.learn.quiz_run import QuizCircuit, QuizRun, show_factor, show_number
-from wiregrad.learn.sentences import TITLES
+from wiregrad.learn.sentences import NAMELESS, TITLES, name_met_mistake
 
 COURSE_SCHEMA = 1
 PAGE_TITLE = "Learn backpropagation"
@@ -658,8 +658,6 @@ ANSWER_LINE: Final = "a:"
 MISTAKE_LINE: Final = "m:"
 OPEN: Final = "open"
 CLEARED: Final = "cleared"
-NAMELESS: Final = frozenset({"neutral", "near", "unreadable", "only-here", "right", "claim-true", "claim-false"})
-"""Keys of verdicts that are no mistakes with a name."""
 MISTAKES: Final = tuple(sorted({key.rpartition(".")[2] for key in TITLES} - NAMELESS))
 """The keys of all mistakes: the catalogue that `mistakes` of a lesson chooses from."""
 
@@ -684,18 +682,6 @@ class LessonProgress:
     answered: int = 0
     first: int = 0
     done: bool = False
-
-
-def name_met_mistake(key: str, kind: str) -> str:
-    """Return what a mistake is called wherever it is listed; empty if it has no name.
-
-    >>> name_met_mistake("no-splitter", "draw"), name_met_mistake("near", "send")
-    ('one wire, two readers', '')
-    """
-    if key in NAMELESS:
-        return ""
-    title = TITLES.get(f"{kind}.{key}") or TITLES.get(key, "")
-    return title.partition(": ")[2].replace("{op}", "a function")
 
 
 class _RememberingSource(QuestionSource):

@@ -52,7 +52,16 @@ from wiregrad.learn.quiz_run import (
     show_number,
     title_right_answer,
 )
-from wiregrad.learn.sentences import NEUTRAL, PROMPTS, TEXTS, TITLES, WORDS, describe_mistake, fill_sentence
+from wiregrad.learn.sentences import (
+    NEUTRAL,
+    PROMPTS,
+    TEXTS,
+    TITLES,
+    WORDS,
+    describe_mistake,
+    fill_sentence,
+    name_mistake,
+)
 from wiregrad.ops import Elementwise
 
 KINDS: Final = (*POSERS, *DRAFTERS, "rule")
@@ -220,9 +229,17 @@ class QuizResults(Report):
         for record, outcome in zip(self.records, outcomes, strict=True):
             yield f"  {record.question.kind:<9} {outcome:<{width}}  {record.question.prompt}"
         if self.mistakes:
-            yield "mistakes: " + ", ".join(f"{key} ({count})" for key, count in self.mistakes.items())
+            yield self._describe_mistakes()
         if self.open_kinds:
             yield f"still open: {', '.join(self.open_kinds)}"
+
+    def _describe_mistakes(self) -> str:
+        """Return the names of the mistakes, as the feedback calls them, with how often each was made."""
+        counts: dict[str, int] = {}
+        for key, count in self.mistakes.items():
+            name = name_mistake(key)
+            counts[name] = counts.get(name, 0) + count
+        return f"mistakes: {', '.join(f'{name} ({count})' for name, count in counts.items())}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {TEXT_TYPE: str(self), HTML_TYPE: self._write_table()}
@@ -234,8 +251,7 @@ class QuizResults(Report):
             [str(k), record.question.kind, record.question.prompt, _describe_outcome(record)]
             for k, record in enumerate(self.records, 1)
         ]
-        names = [f"{TITLES.get(key, key).partition(': ')[2] or key} ({count})" for key, count in self.mistakes.items()]
-        below = [f"mistakes: {', '.join(names)}"] if names else []
+        below = [self._describe_mistakes()] if self.mistakes else []
         below += [f"still open: {', '.join(self.open_kinds)}"] if self.open_kinds else []
         head = "".join(f"<th>{name}</th>" for name in ("", "kind", "question", "outcome"))
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)

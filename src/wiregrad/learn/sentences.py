@@ -399,3 +399,28 @@ def describe_mistake(kind: str, key: str, fields: dict[str, str]) -> tuple[str, 
     title = fill_sentence(TITLES.get(f"{kind}.{key}") or TITLES[key], fields)
     text = TEXTS.get(f"{kind}.{key}") or TEXTS[key]
     return title, fill_sentence(text, fields)
+
+
+NAMELESS: Final = frozenset({"neutral", "near", "unreadable", "only-here", "right", "claim-true", "claim-false"})
+"""Keys of verdicts that are no mistakes with a name."""
+
+
+def name_met_mistake(key: str, kind: str) -> str:
+    """Return what a mistake is called wherever it is listed; empty if it has no name.
+
+    >>> name_met_mistake("no-splitter", "draw"), name_met_mistake("near", "send")
+    ('one wire, two readers', '')
+    """
+    if key in NAMELESS:
+        return ""
+    title = TITLES.get(f"{kind}.{key}") or TITLES.get(key, "")
+    return title.partition(": ")[2].replace("{op}", "a function")
+
+
+def name_mistake(key: str, kind: str = "") -> str:
+    """Return what a wrong answer is called in tables and summaries.
+
+    >>> name_mistake("branch-first"), name_mistake("neutral")
+    ('one branch only', 'other')
+    """
+    return name_met_mistake(key, kind) or {"neutral": "other", "unreadable": "no answer"}.get(key, key)

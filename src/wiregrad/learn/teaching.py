@@ -41,12 +41,12 @@ from wiregrad.learn.lessons import (
     LessonProgress,
     MetMistake,
     load_course,
-    name_met_mistake,
     sum_up_lesson,
 )
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import KINDS, QuestionSource, check_kinds, draw_question, judge_answer
 from wiregrad.learn.quiz_run import check_seed, show_number
+from wiregrad.learn.sentences import name_mistake
 
 SCHEMA: Final = 1
 """Version of the files: question sets, answers and results."""
@@ -624,15 +624,6 @@ def _write_row(row: GradebookRow) -> tuple[str, str, str, str]:
     mark = " !" if row.is_doubtful else ""
     done = " done" if row.lessons else ""
     return f"{row.learner}{mark}", row.title, f"{row.right} of {row.count}{done}", names
-
-
-def name_mistake(key: str, kind: str = "") -> str:
-    """Return what a mistake is called in tables.
-
-    >>> name_mistake("branch-first"), name_mistake("neutral")
-    ('one branch only', 'other')
-    """
-    return name_met_mistake(key, kind) or {"neutral": "other", "unreadable": "no answer"}.get(key, key)
 
 
 def read_results(data: object, key: bytes, file: str) -> GradebookRow:

@@ -150,12 +150,16 @@ function refuseOperand(state: State, token: Token): never {
   fail(`wanted a number, a name or (; got ${quoted(cut(token.written))}${hint}`, token.offset);
 }
 
-/** Refuse sin⁻¹(x), which people write for arcsin(x) and for 1/sin(x). */
+/** Refuse a negative exponent between a function and its argument. */
 function checkInverse(call: Token, raised: Token): void {
-  if (!raised.text.startsWith("-")) return;
-  const inverse = `arc${call.text}`;
+  if (raised.text.startsWith("-")) refuseInverse(call.text, raised.written, raised.offset);
+}
+
+/** Refuse sin⁻¹(x), which people write for arcsin(x) and for 1/sin(x). */
+function refuseInverse(name: string, power: string, offset: number): never {
+  const inverse = `arc${name}`;
   const first = opOf(inverse) ? `${inverse}(x)` : "the inverse function by its name";
-  refuseTwoReadings(first, `${call.text}(x)${raised.written}`, raised.offset);
+  refuseTwoReadings(first, `${name}(x)${power}`, offset);
 }
 
 /** Take a token behind an operand; returns whether an operand is wanted next. */
@@ -248,7 +252,9 @@ function checkReadings(state: State, before: Token, token: Token): void {
   for (let k = state.pending.length - 1; k >= 0 && state.pending[k]!.level >= LEVELS.product; k--) {
     const operator = state.pending[k]!;
     if (operator.kind === "infix") left--;
-    if (isAmbiguous(state, operator)) refuseProduct(state.scope, operator, state.operands[left]!, before, token);
+    const base = state.operands[left]!;
+    const isRefused = isAmbiguous(state, operator) || isFunctionPower(state.scope, operator, base);
+    if (isRefused) refuseProduct(state.scope, operator, base, before, token);
   }
 }
 
@@ -256,6 +262,11 @@ function checkReadings(state: State, before: Token, token: Token): void {
 function isAmbiguous({ operands }: State, { kind, level, token: { text } }: Pending): boolean {
   if (kind !== "infix" || level === LEVELS.product) return text !== "*" && !prefixOf(text);
   return !operands.at(-1)!.grouped;
+}
+
+/** Whether a waiting operator raises a function that is applied to nothing, as in sin^(-1)(x). */
+function isFunctionPower(scope: Scope, { kind, level }: Pending, { bare }: Operand): boolean {
+  return kind === "infix" && level === LEVELS.power && [...bare].length > 1 && isUnapplied(scope, bare);
 }
 
 function refuseProduct(scope: Scope, operator: Pending, base: Operand, before: Token, token: Token): never {
@@ -291,6 +302,7 @@ function refuseTwoReadings(one: string, two: string, offset: number): never {
 }
 
 function refuseFunctionPower(name: string, power: string, offset: number): never {
+  if (["-1", "⁻¹"].includes(power.replace(/^[\^*() ]+|[\^*() ]+$/gu, ""))) refuseInverse(name, power, offset);
   fail(`the power of a function stands after its argument: write ${name}(...)${power}`, offset);
 }
 

@@ -47,12 +47,11 @@ export function suggest(name: string, known: readonly string[], fewest = COMPARE
   return near === undefined ? "" : `; did you mean ${near}?`;
 }
 
-/** The name most like a word; for a short word, the first of the same letters. */
+/** The first name of the same letters as a word, such as `tanh` for `tahn`, or else the name most like the word. */
 function similar(word: string, known: readonly string[], fewest: number): string | undefined {
-  const count = [...word].length;
-  if (count >= COMPARED_LETTERS) return nearest(word, known);
   const letters = sorted(word);
-  return known.find((name) => sorted(name) === letters) ?? (count < fewest ? undefined : nearest(word, known));
+  return known.find((name) => sorted(name) === letters) ??
+    ([...word].length < fewest ? undefined : nearest(word, known));
 }
 
 /** The letters of a word in order, small and capital ones alike. */

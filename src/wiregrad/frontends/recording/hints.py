@@ -499,6 +499,32 @@ def describe_foreign_error(error: Exception) -> str:
     return f"{describe_missing_function(name, *known[:1])}; it says: {error}{place}"
 
 
+PYTHON_ADVICE = {
+    "object is not callable": "it is a number or an array; where an operator is missing, write it, as in a * (b)",
+    "not supported between instances": "compare a recorded value with a number or an array",
+    r"not iterable|non-iterable|not an iterator": "a recorded number is one number, without elements",
+    "item deletion": "np.delete(x, i) returns the array without an element",
+    r"\*\* or pow\(\)": "write (x ** n) % m",
+    r"^%\w format": 'for a log, write an f-string, as in f"{v:.0f}"',
+}
+"""What to write where Python itself refuses a value, by a pattern of its message."""
+
+
+def describe_python_error(error: Exception) -> str:
+    """Say what to write where an operator or statement of Python's refused a value on the user's own line; or nothing.
+
+    The message is Python's, which calls the value by its class.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or is_library_file(trace.tb_frame.f_code.co_filename):
+        return ""
+    advice = [advice for pattern, advice in PYTHON_ADVICE.items() if re.search(pattern, str(error))]
+    place = f"\n  recorded at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    return f"{error}: {advice[0]}{place}" if advice else ""
+
+
 def is_raised_over_value(error: Exception) -> bool:
     """Return whether an error was raised inside another library, by a function that was given a value."""
     trace = error.__traceback__
@@ -898,6 +924,39 @@ REFUSED_DRAWS = (
     "Supplied output array must",
 )
 """How NumPy's generators begin to refuse what is no array of theirs."""
+
+
+def describe_refused_list(error: Exception) -> str:
+    """Say what to write instead of a call of a ufunc that refused a list of values; or nothing."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    is_users = trace is not None and not is_library_file(trace.tb_frame.f_code.co_filename)
+    call = None if trace is None or not is_users else _parse_call(find_running_text(trace.tb_frame, trace.tb_lasti)[1])
+    if trace is None or call is None or not isinstance(_resolve_name(trace.tb_frame, call.func), np.ufunc):
+        return ""
+    parts = [_join_operand(trace.tb_frame, part) for part in call.args]
+    mended = ast.unparse(ast.Call(call.func, parts, call.keywords))
+    if mended == ast.unparse(call):
+        return ""
+    place = f"\n  recorded at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    return f"{ast.unparse(call.func)} takes no list of recorded values: write {mended}{place}"
+
+
+def _join_operand(frame: FrameType, part: ast.expr) -> ast.expr:
+    """Return an operand of a ufunc, as an array if it is a list of values."""
+    if isinstance(part, ast.Name | ast.Attribute):
+        is_list = isinstance(_resolve_name(frame, part), list | tuple | np.ndarray)
+    else:
+        is_list = isinstance(part, ast.List | ast.Tuple | ast.ListComp)
+    names = [_resolve_name(frame, node) for node in ast.walk(part) if isinstance(node, ast.Name)]
+    if not is_list or not any(map(_holds_value, names)):
+        return part
+    return ast.Call(ast.parse("np.array", mode="eval").body, [part], [])
+
+
+def _holds_value(x: object) -> bool:
+    return any(map(_holds_value, x)) if isinstance(x, list | tuple) else _stands_for_value(x)
 
 
 def check_assigning_code(frame: FrameType) -> None:

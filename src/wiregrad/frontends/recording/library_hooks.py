@@ -12,8 +12,10 @@ not. So a SciPy function that has an entry in `FUNCTIONS_BY_SCIPY` is taught to 
 stays the same, and only its code is exchanged for a few instructions that call the entry if a value is among the
 arguments, and the old code otherwise. A name that was imported before wiregrad, `from scipy.linalg import solve`, is
 therefore taught as well. Modules that are imported later are taught when their import ends. SciPy is never imported
-from here. Three kinds of names do not need this: ufuncs ask their arguments as NumPy's do, `scipy.fft` has backends,
-and methods of distributions are taught once for all distributions (docs/decisions/0032-scipy-functions-are-taught.md).
+from here. NumPy's functions that are written in Python ask the list in `np.linalg.det([[a, b], [c, d]])` in vain, and
+are taught in the same way to make it one value first. Three kinds of names do not need this: ufuncs ask their arguments
+as NumPy's do, `scipy.fft` has backends, and methods of distributions are taught once for all distributions
+(docs/decisions/0032-scipy-functions-are-taught.md).
 
 A function of SciPy that refuses recorded values has to find them in the functions among its arguments too. What is
 solved mostly closes over a value, `lambda x: x**2 - a`, so that no argument has one; SciPy then computes with the
@@ -27,6 +29,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import operator
 import re
 import sys
 import threading
@@ -39,7 +42,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import EscapeError, NoRuleError, WiregradError, format_user_line, is_library_file
+from wiregrad.errors import EscapeError, NoRuleError, OperandError, WiregradError, format_user_line, is_library_file
 from wiregrad.frontends.recording.dispatch import (
     is_literal,
     refuse_unusual_dtypes,
@@ -58,9 +61,12 @@ from wiregrad.frontends.recording.filled_value import (
 from wiregrad.frontends.recording.hints import (
     describe_foreign_error,
     describe_missing_function,
+    describe_python_error,
     describe_refused_draw,
+    describe_refused_list,
     find_running_text,
     is_raised_over_value,
+    name_function,
 )
 from wiregrad.frontends.recording.record import no_grad
 from wiregrad.frontends.recording.tape import STATE, Tape
@@ -202,19 +208,22 @@ def list_elements(original: Callable[..., Any], args: tuple[Any, ...], kwargs: d
 
 def join_lists(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call one of NumPy's functions; lists of values among its arguments, or object arrays of them, become values."""
-    return original(*map(_join_list, args), **{key: _join_list(part) for key, part in kwargs.items()})
+    join = partial(_join_list, original)
+    return original(*map(join, args), **{key: join(part) for key, part in kwargs.items()})
 
 
 NUMBER_TYPES = frozenset([int, float, bool, np.float64, np.int64])
 """Types of numbers in a list that need no closer look."""
 
 
-def _join_list(argument: Any) -> Any:
+def _join_list(function: Callable[..., Any], argument: Any) -> Any:
     if isinstance(argument, list | tuple):
         is_plain = NUMBER_TYPES.issuperset(map(type, argument))
     else:
         is_plain = type(argument) is not np.ndarray or argument.dtype.kind != "O"
-    return argument if is_plain or not find_recorded(argument) else FUNCTIONS["array"].run(argument)
+    if is_plain or not find_recorded(argument):
+        return argument
+    return run_composite(FUNCTIONS["array"].run, name_function(function), (argument,), {})
 
 
 def convert_iterable(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -274,7 +283,7 @@ def _choose_handlers() -> dict[str, CallHandler]:
         entry = FUNCTIONS_BY_NUMPY.loaded.get(function) if isinstance(function, FunctionType | type(np.sum)) else None
         if entry is None or entry.samples is None:
             continue
-        if entry.run.__module__ == REDUCTION_MODULE or function is np.meshgrid:
+        if entry.run.__module__ == REDUCTION_MODULE or function in (np.meshgrid, np.round, np.around):
             handlers[name] = join_lists
     return handlers
 
@@ -297,7 +306,24 @@ def call_vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a function made by `np.vectorize`, which reads the memory of arrays; filled ones become values."""
     if self.signature is not None and not kwargs and not self.excluded and any(map(find_recorded, args)):
         return run_composite(_call_with_signature, "np.vectorize", (self.pyfunc, self.signature, *args), {})
-    return CALL_VECTORIZED(self, *map(contents_of, args), **{key: contents_of(part) for key, part in kwargs.items()})
+    plain = [contents_of(x) for x in args]
+    named = {key: contents_of(x) for key, x in kwargs.items()}
+    if self.otypes is None or self.signature is not None or not callable(self.pyfunc):
+        return CALL_VECTORIZED(self, *plain, **named)
+    # NumPy would make the results arrays of these dtypes, which values cannot be.
+    dtypes = list(map(np.dtype, self.otypes))
+    by_object = VECTORIZE(self.pyfunc, otypes="O" * len(dtypes), excluded=self.excluded, cache=self.cache)
+    results = CALL_VECTORIZED(by_object, *plain, **named)
+    if not isinstance(results, tuple):
+        return _give_dtype(results, dtypes[0])
+    return tuple(map(_give_dtype, results, dtypes))
+
+
+def _give_dtype(results: Any, dtype: np.dtype[Any]) -> Any:
+    """Return what a function returned for each element as an array, or a value, of the dtype that was asked for."""
+    if find_recorded(results):
+        return FUNCTIONS["array"].run(results, dtype)
+    return np.asarray(results, dtype=dtype)
 
 
 def _call_with_signature(function: Callable[..., Any], signature: str, *args: Any) -> Any:
@@ -343,9 +369,13 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
     if text in READ_ONLY_MESSAGES:
         error.add_note(READ_ONLY_NOTE)
         return None
-    message = describe_refused_draw(error)
+    message = describe_refused_draw(error) or describe_refused_list(error)
     is_over_value = re.search(TYPE_TROUBLE, text) is not None and is_raised_over_value(error)
-    if not message and (re.search(VALUE_CLASSES, text) is not None or is_over_value):
+    names_value = re.search(VALUE_CLASSES, text) is not None
+    python_message = describe_python_error(error) if names_value and isinstance(error, TypeError) else ""
+    if python_message:
+        return OperandError(python_message)
+    if not message and (names_value or is_over_value):
         message = describe_foreign_error(error)
     return NoRuleError(message) if message else None
 
@@ -356,9 +386,7 @@ READ_ONLY_NOTE = (
     "A function that is differentiated gets read-only copies of its array arguments, so that what it computes does not "
     "change them: write to a copy, as with y = np.array(y, like=x), where x is an argument that is differentiated."
 )
-VALUE_CLASSES = (
-    r"unsupported data types in input|\b(Value|FilledValue|FillableArray|Scalar|NumpyScalar|NumpyNumber|PythonFloat)\b"
-)
+VALUE_CLASSES = r"unsupported data types in input|\b(Value|FilledValue|FillableArray)\b"
 """What other libraries say of values: the names of their classes, and SciPy's words for sparse matrices; a pattern."""
 TYPE_TROUBLE = (
     "setting an array element|expected a sequence of integers|read-only|non-numeric|common type|could not convert|"
@@ -474,6 +502,8 @@ def holds_wire(x: Any, depth: int = MAX_CONTAINER_DEPTH) -> bool:
     if kind is np.ndarray:
         return x.dtype == OBJECT_DTYPE and any(is_wire(item) for item in x.flat)
     if kind is list or isinstance(x, tuple):
+        if PLAIN_TYPES.issuperset(map(type, x)):
+            return False
         return depth > 0 and any(type(item) not in PLAIN_TYPES and holds_wire(item, depth - 1) for item in x)
     if kind is dict:
         return depth > 0 and any(holds_wire(item, depth - 1) for item in x.values())
@@ -724,8 +754,8 @@ def apply_entry(
     kwargs: dict[str, Any],
 ) -> Any:
     """Call the function made of ops that stands for a SciPy function."""
-    joined = {key: join_list(x) for key, x in kwargs.items()}
-    listed = tuple(map(join_list, args))
+    joined = {key: join_list(name, x) for key, x in kwargs.items()}
+    listed = tuple([join_list(name, x) for x in args])
     if not entry.numpy:
         refuse_unusual_dtypes(name, (*listed, *joined.values()))
     mark = ConversionMark()
@@ -742,11 +772,10 @@ def apply_entry(
     return tuple(map(as_numpy_number, result)) if type(result) is tuple else as_numpy_number(result)
 
 
-def join_list(x: Any) -> Any:
+def join_list(name: str, x: Any) -> Any:
     """Return a list of numbers with values among them, which SciPy would make an array, as one value."""
-    if type(x) is not list or not holds_wire(x):
-        return x
-    return FUNCTIONS["stack"].run([join_list(item) for item in x])
+    is_plain = type(x) is not list or not holds_wire(x)
+    return x if is_plain else run_composite(FUNCTIONS["array"].run, name, (x,), {})
 
 
 class TaughtMethod(TaughtFunction):
@@ -837,6 +866,34 @@ class FrozenDistribution:
             return call_distribution(self._name, method, original, (*args, *self._args), self._kwargs | kwargs)
 
         return call_frozen
+
+
+class ListJoiningFunction:
+    """A function of NumPy's that is written in Python: it asks its arguments, but not the lists among them."""
+
+    __slots__ = ("dispatcher", "original")
+
+    def __init__(self, dispatcher: Callable[..., Any], original: FunctionType) -> None:
+        self.dispatcher = dispatcher
+        self.original = original
+
+    def make_call(self) -> TaughtCall:
+        """Return what joins lists of values, and calls the function as it was if there are none."""
+        return make_call(self.original, self.join_lists)
+
+    def join_lists(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function again with values in the place of lists, so that the values are asked.
+
+        Object arrays of values are left to NumPy's loops over objects, as they are inside NumPy's own functions.
+        """
+
+        def join(x: Any) -> Any:
+            return _join_list(self.dispatcher, x) if isinstance(x, list | tuple) else x
+
+        joined = tuple(map(join, args))
+        named = {key: join(x) for key, x in kwargs.items()}
+        is_same = all(map(operator.is_, (*args, *kwargs.values()), (*joined, *named.values())))
+        return self.original(*args, **kwargs) if is_same else self.dispatcher(*joined, **named)
 
 
 class FourierBackend:
@@ -950,12 +1007,34 @@ def teach_function(thing: Any, make: Callable[[FunctionType], Any], name: str = 
 def teach_module(module: ModuleType) -> None:
     """Teach the functions of a SciPy module that have entries."""
     with LOCK:
+        if module.__name__ in PUBLIC_MODULES:
+            teach_lists(module)
+            return
         for name, entry in list(FUNCTIONS_BY_SCIPY.items()):
             if name.startswith(f"{module.__name__}."):
                 teach_name(module, name, entry)
         if module.__name__ == "scipy.fft" and not hasattr(module, RECORDED_STATE):
             setattr(module, RECORDED_STATE, True)
             module.register_backend(FourierBackend)
+
+
+LIST_READING_PACKAGES = ("numpy.linalg", "numpy.fft", "numpy.lib", "numpy._core.function_base")
+"""The parts of NumPy whose functions are written in Python, and begin with `np.asarray`."""
+OBJECT_ARRAY_MODULES = ("numpy.lib._shape_base_impl",)
+"""The modules in them whose functions only move elements: object arrays of values serve as well."""
+PUBLIC_MODULES = ("numpy", "numpy.linalg", "numpy.lib.stride_tricks", "numpy.fft")
+"""The modules that people call these functions from; the last one is imported when it is first asked for."""
+
+
+def teach_lists(module: ModuleType) -> None:
+    """Teach the functions of one of NumPy's modules to see the values in lists, unless they have stand-ins."""
+    for name, function in list(vars(module).items()):
+        implementation = getattr(function, "_implementation", None)
+        if not isinstance(implementation, FunctionType) or function in ORIGINALS.values():
+            continue
+        home = implementation.__globals__["__name__"]
+        if home.startswith(LIST_READING_PACKAGES) and home not in OBJECT_ARRAY_MODULES:
+            teach_function(implementation, partial(ListJoiningFunction, function), name)
 
 
 POLYNOMIAL_PACKAGE = "numpy.polynomial"
@@ -970,14 +1049,15 @@ def list_modules() -> frozenset[str]:
 
 
 class ScipyImports:
-    """A finder on `sys.meta_path` that finds nothing itself; it teaches a SciPy module when its import ends."""
+    """A finder on `sys.meta_path` that finds nothing itself; it teaches a module when its import ends."""
 
-    def __init__(self, packages: tuple[str, ...]) -> None:
+    def __init__(self, packages: tuple[str, ...], list_readers: tuple[str, ...]) -> None:
         self.packages = packages
+        self.list_readers = list_readers
 
     def takes(self, name: str) -> bool:
         """Return whether a module is to be taught: it is in one of the packages and may have functions with entries."""
-        return name.startswith(self.packages) and name in list_modules()
+        return name in self.list_readers or (name.startswith(self.packages) and name in list_modules())
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
         """Return the spec that the other finders find, with a loader that teaches the module; None if not SciPy's."""
@@ -1008,12 +1088,14 @@ class ScipyImports:
 def teach_scipy() -> None:
     """Teach the SciPy modules that are imported, and those that will be; `WIREGRAD_SCIPY=0` turns this off.
 
+    NumPy's functions are taught to see the values in lists, if they may be replaced (`WIREGRAD_NUMPY_OVERLAY`).
     The modules of `numpy.polynomial` are taught in any case: they take values as they are, some of them wrongly.
     """
     if any(isinstance(each, ScipyImports) for each in sys.meta_path):
         return
     is_off = read_setting(SCIPY_VARIABLE) == SCIPY_OFF
-    imports = ScipyImports((POLYNOMIAL_PACKAGE,) if is_off else (POLYNOMIAL_PACKAGE, "scipy."))
+    packages = (POLYNOMIAL_PACKAGE,) if is_off else (POLYNOMIAL_PACKAGE, "scipy.")
+    imports = ScipyImports(packages, PUBLIC_MODULES if OVERLAY.is_enabled else ())
     sys.meta_path.insert(0, imports)
     for name in sorted(filter(imports.takes, list(sys.modules))):
         teach_module(sys.modules[name])

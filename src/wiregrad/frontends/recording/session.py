@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wiregrad.dtypes import format_brief_number, to_python_number
+from wiregrad.dtypes import count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import EscapeError, GradientError, NonFiniteError, OperandError, short_repr, suggest_name
 
 # Whatever records goes through this module, so these are imported here: they install Value's methods, and let functions
@@ -67,7 +67,7 @@ from wiregrad.frontends.recording.value import (
     wrap_node,
     zero_like,
 )
-from wiregrad.ir import INPUT, TABLE, Op, Place, Row
+from wiregrad.ir import INPUT, TABLE, CircuitGraph, Op, Place, Row
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops.functions.registry import FilledMemory
 from wiregrad.ops.gradient_flow import add_flows, is_nan, is_nonfinite, match_dtype
@@ -664,9 +664,11 @@ def _find_position(number: Any, f: Callable[..., Any], count: int, kwargs: dict[
     name = names[number] if names and 0 <= number < len(names) else ""
     if name in kwargs:
         return name
+    numbers = f" ({', '.join(map(str, range(count)))})" if count else ""
     keywords = f" and the keywords {', '.join(kwargs)}" if kwargs else ""
     raise GradientError(
-        f"argnums asks for argument {short_repr(number)} of {function_name(f)}, which was called with {count}{keywords}"
+        f"argnums asks for argument {short_repr(number)} of {function_name(f)}, which was called with "
+        f"{count_with_noun(count, 'positional argument')}{numbers}{keywords}"
     )
 
 
@@ -730,6 +732,8 @@ def check_callable(f: object) -> None:
     """Raise unless a transform was given a function."""
     if isinstance(f, str):
         raise OperandError(f"expected a function; got {short_repr(f)}: for a formula write wg.circuit")
+    if isinstance(f, CircuitGraph):
+        raise OperandError("expected a function; got a circuit: for its gradients write circuit.run(x=2.0).grads")
     if not callable(f):
         raise OperandError(
             f"expected a function; got {short_repr(f)}: give f itself, as in wg.grad(f)(x), not its result f(x)"

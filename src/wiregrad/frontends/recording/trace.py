@@ -388,7 +388,12 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
     for leaf in flatten((tuple(args), dict(kwargs)))[0]:
         if isinstance(leaf, Value):
             _check_origin(leaf)
-    traced = run_traced(f, args, kwargs, named=True, replayed=False)
+    try:
+        traced = run_traced(f, args, kwargs, named=True, replayed=False)
+    except ZeroDivisionError:
+        # A recorded 1/0 is inf: whole numbers are not recorded.
+        refuse_whole_numbers(f, args, kwargs)
+        raise
     if traced.guard.late_identity_test is not None:
         raise EscapeError(traced.guard.late_identity_test)
     names = input_names(f, args, kwargs) + _take_outside(traced)

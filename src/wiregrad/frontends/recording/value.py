@@ -23,6 +23,7 @@ from wiregrad.dtypes import to_python_number
 from wiregrad.errors import (
     EscapeError,
     GradientError,
+    IndexingError,
     MutationError,
     NoRuleError,
     OperandError,
@@ -314,8 +315,10 @@ class Value(ValueMethods, ForeignNames):
             for tape, offset in self._tape.copies_of(self._index):
                 tape.hooks.setdefault(offset, []).append(partial(run_hook, hook, self._data))
 
-    def item(self) -> Any:
-        """Return the number as a plain Python number; its gradient ends here."""
+    def item(self, *index: Any) -> Any:
+        """Return the number, or the element at an index, as a plain Python number; its gradient ends here."""
+        if index:
+            return _find_element(self, index).item()
         _note_escape(self, self._data)
         return self._data if type(self._data) is float else self._data.item()
 
@@ -385,7 +388,7 @@ class Value(ValueMethods, ForeignNames):
 
     def __index__(self) -> int:
         if np.asarray(self._data).dtype.kind not in "iub":
-            raise EscapeError(f"{_ESCAPE_MESSAGE.format('an index')}{_TAKE_NUMBER}{format_user_line()}")
+            raise EscapeError(f"{_ESCAPE_MESSAGE.format('an index')}{_TAKE_WHOLE_NUMBER}{format_user_line()}")
         _note_escape(self, self._data)
         return int(self._data)
 
@@ -400,10 +403,7 @@ class Value(ValueMethods, ForeignNames):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise OperandError(
-                "a number has no length; a function of another library that asks for it can take v.data, which stops "
-                f"the gradient{format_user_line()}"
-            )
+            raise OperandError(f"{NO_LENGTH_MESSAGE}{format_user_line()}")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Value]:
@@ -651,6 +651,32 @@ def plain_class(value: DiscreteValue) -> type:
     return type(value._data)
 
 
+NO_LENGTH_MESSAGE = (
+    "a number has no length; a function of another library that asks for it can take v.data, which stops the gradient"
+)
+
+
+class NumberLengthError(OperandError, AttributeError):
+    """Raised for the length of a recorded number, which has no attribute `__len__`."""
+
+
+class NoLength:
+    """The attribute `__len__` of recorded numbers: there is none, as a float has none."""
+
+    def __get__(self, value: object, owner: type) -> Never:
+        raise NumberLengthError(f"{NO_LENGTH_MESSAGE}{format_user_line()}")
+
+
+for _kind in (Scalar, NumpyNumber):
+    # An array is Iterable, a number is not. Python asks the class, and takes None for no.
+    setattr(_kind, "__iter__", None)  # noqa: B010 - the type of the method is Value's
+    setattr(_kind, "__len__", NoLength())  # noqa: B010
+for _class in (Scalar, NumpyScalar, NumpyNumber, PythonFloat, DiscreteValue, PythonInt):
+    # What Python calls them in its messages.
+    _class.__name__ = Value.__name__
+del _kind, _class
+
+
 PYTHON_NUMBERS = frozenset([float, int, bool, Scalar, PythonFloat, PythonInt])
 """The types of Python numbers, and of values that would be Python numbers without recording."""
 
@@ -719,15 +745,18 @@ def number_class(data: object) -> type[Scalar]:
 OUTSIDE_VALUE_REASON = "it uses a wg.Value from outside; pass it as an argument"
 _ESCAPE_MESSAGE = "a recorded value cannot become {}: its gradient would be silently lost; "
 _TAKE_NUMBER = "for the number alone, without its gradient, write v.item() or wg.stop_gradient(v)"
+_TAKE_WHOLE_NUMBER = "for the whole number alone, without a gradient, write int(v.item())"
 
 
-def make_escape_error(value: Value, target: str, advice: str = "", *, is_number: bool = False) -> EscapeError:
+def make_escape_error(
+    value: Value, target: str, advice: str = "", *, is_number: bool = False, take: str = _TAKE_NUMBER
+) -> EscapeError:
     """Return the error for a conversion that would lose a gradient, and note it on the value's tape.
 
     With `is_number`, NumPy converts arrays of one element at most.
     """
     # What keeps the gradient comes first.
-    hints = "; ".join(filter(None, (advice, _TAKE_NUMBER)))
+    hints = "; ".join(filter(None, (advice, take)))
     message = f"{_ESCAPE_MESSAGE.format(target)}{hints}{format_user_line()}"
     if not (is_number and refuses_array(value._data)):
         note_refused_conversion(value, message)
@@ -870,6 +899,20 @@ def settle_gradient(flow: Any, like: Any) -> Any:
 def zero_like(data: object) -> Any:
     """Return a zero gradient for a number or array."""
     return 0.0 if type(data) is float else np.zeros_like(data)[()]
+
+
+def _find_element(value: Value, index: tuple[Any, ...]) -> Value:
+    """Return the element that `item` is asked for: by one index into all elements, or one for each axis."""
+    indices = index[0] if len(index) == 1 and isinstance(index[0], tuple) else index
+    if len(indices) == 1 and indices is index:
+        element: Value = value.reshape(-1)[indices[0]]
+    elif len(indices) != value.ndim:
+        raise IndexingError(
+            f"item() takes one index, or one for each of the {value.ndim} axes; got {len(indices)}{format_user_line()}"
+        )
+    else:
+        element = value[indices]
+    return element
 
 
 def _make_seed(value: Value, gradient: object) -> Any:
@@ -1018,7 +1061,8 @@ def _lookup_key(value: Value) -> Any:
 def _as_whole_number(value: Value, rounding: str) -> int:
     """Round a constant to a whole number; only the rounded number is certified, since only that steers Python."""
     if not is_constant(value):
-        raise make_escape_error(value, "an int", is_number=True)
+        rounded = f"np.{rounding}(v) is recorded, with a slope of 0"
+        raise make_escape_error(value, "an int", rounded, is_number=True, take=_TAKE_WHOLE_NUMBER)
     tape = value._tape
     if tape is not None and tape.guard is not None and value._data.dtype.kind == "f":
         rounded = TABLE[rounding](value)
