@@ -1,4 +1,4 @@
-"""The results of transforms are pickled and copied like the call that made them."""
+"""The results of transforms are pickled and copied as the calls that made them, ops as the ops of the table."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad.ir import TABLE, Op
 
 from ..support.limits import PATIENCE
 
@@ -250,6 +251,19 @@ def test_results_are_shown_as_the_call_that_made_them(function: Any, text: str) 
     assert repr(function) == text
 
 
+@EVERY_COPY
+@pytest.mark.parametrize("op", [op for op in TABLE if not op.per_call], ids=lambda op: op.name)
+def test_a_copy_of_an_op_is_that_op(op: Op, make_copy: Any) -> None:
+    assert make_copy(op) is op
+
+
+@EVERY_COPY
+def test_a_copy_of_an_op_with_settings_is_that_op(make_copy: Any) -> None:
+    op = TABLE["reshape"].bind({"rank": 1, "shape": (2, 3)})
+
+    assert make_copy(op) is op
+
+
 SCRIPT = """
 import copy
 from concurrent.futures import ProcessPoolExecutor
@@ -263,6 +277,10 @@ def loss(w, x):
 
 @wg.grad
 def slope(x):
+    return x**3
+
+@wg.op(partials=lambda x, y: (3.0 * x * x,))
+def cubed(x):
     return x**3
 
 results = {
@@ -281,7 +299,8 @@ if __name__ == "__main__":
         for name, result in results.items():
             (there,) = processes.map(result, [w], [x])
             np.testing.assert_equal(there, result(w, x), name)
-        assert [*processes.map(slope, [1.0, 2.0])] == [3.0, 12.0]
+        assert [*processes.map(slope, [1.0, 2.0])] == [*processes.map(wg.grad(cubed), [1.0, 2.0])] == [3.0, 12.0]
+        assert [*processes.map(wg.ops.exp, [0.0])] == [1.0]
     with context.Pool(1) as pool:
         assert pool.map(slope, [1.0, 2.0]) == [3.0, 12.0]
         assert pool.map(wg.grad(wg.grad(slope)), [1.0, 2.0]) == [6.0, 6.0]

@@ -66,8 +66,15 @@ class SparseDerivative:
         self._pull = transform_alike(self._result, pull_cotangent)
         self._plan: CompressionPlan | None = None
 
+    def __repr__(self) -> str:
+        return f"wg.{self._transform.__name__}({function_name(self._f)})"
+
     def __reduce__(self) -> str | tuple[Any, ...]:
-        return reduce_to_call(self, sparse_hessian if self._is_hessian else sparse_jacobian, {})
+        return reduce_to_call(self, self._transform, {})
+
+    @property
+    def _transform(self) -> Callable[..., Any]:
+        return sparse_hessian if self._is_hessian else sparse_jacobian
 
     def __call__(self, x: Any, *args: Any) -> csr_array:
         """Return the matrix at a point, by the first argument."""
