@@ -174,12 +174,12 @@ def test_an_unknown_function_is_answered_with_those_that_are_there(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str
 ) -> None:
     file = tmp_path / "model.py"
-    file.write_text("def loss(x):\n    return x * x\n")
+    file.write_text("import wiregrad as wg\ndef loss(x):\n    return x * x\nslope = wg.grad(loss)\n")
     code, out, err = run(capsys, verb, f"{file}:lose", *PLACE_OF_OUTPUT.get(verb, []))
 
     assert (code, out) == (2, "")
     assert "has no function called lose; did you mean loss?" in err
-    assert "it has loss" in err
+    assert "it has loss, slope" in err
     assert "Traceback" not in err
 
 

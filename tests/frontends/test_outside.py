@@ -801,3 +801,23 @@ def test_what_a_constructor_reads_is_compared_however_the_class_is_called(
     monkeypatch.setattr(Scaled, "scale", (5.0,))
 
     assert (before, fast(3.0)) == (6.0, 15.0)
+
+
+def test_attributes_that_were_set_on_the_result_of_a_transform_are_compared() -> None:
+    slope: Any = wg.grad(lambda x: x * x)
+    slope.scale = 2.0
+    fast = wg.compile(lambda x: slope(x) * slope.scale)
+    before = fast(1.0)
+    slope.scale = 3.0
+
+    assert (before, fast(1.0)) == (4.0, 6.0)
+
+
+def test_the_result_of_a_transform_is_compiled_whatever_the_name_of_the_function_is() -> None:
+    def load(x: Any) -> Any:
+        return x * x
+
+    slope = wg.grad(load)
+    fast = wg.compile(lambda x: slope(x) + 1.0)
+
+    assert (fast(1.0), fast(2.0), fast.info.fallbacks) == (3.0, 5.0, ())

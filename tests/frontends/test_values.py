@@ -7,6 +7,7 @@ import gc
 import pickle
 import threading
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -272,6 +273,29 @@ def test_leaves_can_be_copied_and_pickled_and_recorded_values_cannot() -> None:
     assert copy.deepcopy(a) is not a
     with pytest.raises(EscapeError):
         pickle.dumps(a * 2.0)
+
+
+@pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+@pytest.mark.parametrize(
+    "data", [2.0, np.float64(2.0), np.float32(2.0), 2.0 + 1.0j, np.ones(3), np.ones((2, 2), np.float32)]
+)
+def test_copies_of_leaves_are_like_them(data: Any, make_copy: Callable[[wg.Value], wg.Value]) -> None:
+    leaf = wg.Value(data, name="a")
+    abs(leaf * leaf).sum().backward()
+    again = make_copy(leaf)
+
+    assert (type(again), again.name, type(again.data)) == (type(leaf), "a", type(leaf.data))
+    np.testing.assert_array_equal(again.data, leaf.data)
+    np.testing.assert_array_equal(again.grad, leaf.grad)
+    assert again.grad is not leaf.grad or np.ndim(leaf.grad) == 0
+
+
+@pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_copies_of_constants_are_constants(make_copy: Callable[[wg.Value], wg.Value]) -> None:
+    constant = make_copy(wg.Value(2.0).detach())
+    (wg.Value(3.0) * constant).backward()
+
+    assert constant.grad is None
 
 
 def test_a_value_that_escaped_its_transform_is_refused() -> None:

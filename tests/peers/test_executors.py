@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
+import cloudpickle
+import numpy as np
 import pytest
+
+import wiregrad as wg
 
 from ..support.limits import PATIENCE
 
@@ -35,3 +40,9 @@ def test_results_have_the_same_bits_on_one_two_and_four_workers(engine: str) -> 
 @pytest.mark.parametrize("engine", ["dask", "ray"])
 def test_results_are_right_when_workers_are_killed(engine: str) -> None:
     assert f"{engine}: 2 workers killed" in run_program("kills", engine, "-n", "2")
+
+
+def test_cloudpickle_sends_derivatives_of_lambdas() -> None:
+    function = wg.vmap(wg.grad(lambda x, y: x * x * y), in_axes=(None, 0))
+
+    assert pickle.loads(cloudpickle.dumps(function))(3.0, np.array([1.0, 2.0])).tolist() == [6.0, 12.0]

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import linecache
 import re
-import sys
 import threading
 import time
 import warnings
@@ -84,6 +83,7 @@ from wiregrad.frontends.recording.session import (
 )
 from wiregrad.frontends.recording.tape import RECORDER, STATE, WATCHES
 from wiregrad.frontends.recording.trace import LongTraceError, walk_leaf_paths
+from wiregrad.frontends.recording.transformed_function import reduce_to_call
 from wiregrad.frontends.replay.outside_state import ComparesItself, OutsideState
 from wiregrad.frontends.replay.recorded_calls import (
     ArgumentDescription,
@@ -913,13 +913,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
 
     def __reduce__(self) -> Any:
         # Native code is valid in one process only: a copy is compiled again.
-        name = getattr(self._f, "__qualname__", "")
-        module = sys.modules.get(getattr(self._f, "__module__", None) or "")
-        if getattr(module, name, None) is self:
-            return name
         options: dict[str, Any] = {"argnums": self._argnums, "argnames": self._argnames}
         options |= {"limit": self._limit, "assume": self._assume, "device": self.device}
-        return functools.partial(compile, **options), (self._f,)
+        return reduce_to_call(self, compile, options)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Result:
         """Return what the function returns."""

@@ -58,6 +58,7 @@ from wiregrad.errors import (
 )
 from wiregrad.files import MAX_FILE_BYTES, decode_circuit_file, read_file_bytes, replace_file
 from wiregrad.frontends.formula import NAMED_CONSTANTS, parse_formula_with_notes
+from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.ir import TABLE, Node
 from wiregrad.ir.circuit import find_given_name
 from wiregrad.ir.columns import normalize_name
@@ -695,7 +696,7 @@ def _compile_file(path: Path) -> types.CodeType:
 
 
 def _is_own_function(value: object) -> bool:
-    return inspect.isfunction(value) and value.__module__ == TARGET_MODULE
+    return isinstance(value, types.FunctionType | TransformedFunction) and value.__module__ == TARGET_MODULE
 
 
 def locate_function(function: Callable[..., Any]) -> str:

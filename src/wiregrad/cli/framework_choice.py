@@ -21,6 +21,7 @@ from typing import Any
 import click
 
 from wiregrad.errors import is_library_file
+from wiregrad.frontends.recording.transformed_function import TransformedFunction
 
 FRAMEWORKS = {"torch": "torch.Tensor", "jax": "jax.Array"}
 """The packages whose functions are taken as they are, and how a parameter is annotated for each."""
@@ -114,7 +115,7 @@ def _list_functions(thing: Any) -> Iterator[types.FunctionType]:
     if isinstance(thing, functools.partial):
         thing = thing.func
     thing = getattr(thing, "__func__", thing)
-    if isinstance(thing, types.FunctionType):
+    if isinstance(thing, types.FunctionType | TransformedFunction):
         thing = inspect.unwrap(thing)
         if isinstance(thing, types.FunctionType) and _is_users(thing):
             yield thing

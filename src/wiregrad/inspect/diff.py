@@ -29,6 +29,7 @@ from wiregrad.backends.interpreter import constant_identity
 from wiregrad.dtypes import PythonNumber, WireValue, as_float, count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, short_repr
 from wiregrad.frontends.recording.arguments import flatten
+from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.inspect.report import Report, describe_node, format_node_place, format_operand
 from wiregrad.ir import INPUT, Certificate, CircuitGraph, Node, Op, Row, certificates
 from wiregrad.ir.circuit import find_given_name
@@ -120,6 +121,8 @@ def user_code_key(op: Op) -> tuple[Any, ...]:
 
 
 def _closure_key(part: object) -> Hashable:
+    if isinstance(part, TransformedFunction):
+        return repr(part.identity), _closure_key(part.__wrapped__)
     if isinstance(part, FunctionType):
         # A nested function is a new object in each call; only what it closes over makes a difference.
         cells = [cell.cell_contents for cell in part.__closure__ or ()]

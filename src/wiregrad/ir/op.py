@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -305,6 +306,13 @@ class Op:
         settings = [] if self.per_call else [f"{name}={value!r}" for name, value in self.settings]
         return f"{self.title}({', '.join([*operands, *settings])})"
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        # Circuits tell ops by identity, so a copy of an op of the table is that op.
+        record = TABLE.find_loaded(self.name)
+        if self.per_call or record is None or record.forward is not self.forward:
+            return super().__reduce_ex__(protocol)
+        return find_op, (self.name, self.options, getattr(self.forward, "__module__", None))
+
     def __repr__(self) -> str:
         return f"<op {self.expression(*([f'{self.inputs[0]}...'] if self.variadic else self.inputs))}>"
 
@@ -529,6 +537,13 @@ def is_variadic(op: Op) -> bool:
 
 
 TABLE = OpTable()
+
+
+def find_op(name: str, settings: Mapping[str, Any], module: str | None) -> Op:
+    """Return an op of the table, as a pickle needs it; importing the module of a user's op registers the op."""
+    if name not in TABLE and module is not None:
+        import_module(module)
+    return TABLE[name].bind(settings) if settings else TABLE[name]
 
 
 def _refuse_forward(*_: object) -> Any:

@@ -15,11 +15,12 @@ from the bottom up:
 - `library_hooks`: how NumPy's constructors and SciPy's functions, which do not ask their arguments, see values.
 - `session`: one function recorded at one point, and the sweeps from its results to its arguments; `anomaly`, which
   stops at the first number that is not finite.
+- `transformed_function`: what transforms return, a function that is pickled as the call that made it.
 - `trace`: a function, or a value, as a circuit, with its groups and the names of its wires.
 - `custom_ops`: ops that users define, `wg.Function` and `wg.op`.
 
-Other rooms may use the public names of `value`, `record`, `session`, `trace`, `arguments` and `custom_ops`,
-`describe_module_name` of `hints`, and of `tape` only `STATE`, which knows what is being recorded in this
+Other rooms may use the public names of `value`, `record`, `session`, `trace`, `arguments`, `transformed_function` and
+`custom_ops`, `describe_module_name` of `hints`, and of `tape` only `STATE`, which knows what is being recorded in this
 thread, and `WATCHES`. The other modules are for this room. Nothing is imported here, so that each module loads only
 what it needs.
 """

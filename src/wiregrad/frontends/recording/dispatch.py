@@ -93,6 +93,7 @@ from wiregrad.frontends.recording.user_code import is_in_place
 from wiregrad.frontends.recording.value import (
     Value,
     as_numpy_number,
+    copy_leaf,
     describe_method,
     make_concrete,
     make_leaf,
@@ -594,7 +595,7 @@ def _returns_itself(array: Value, name: str, args: tuple[Any, ...], kwargs: dict
 
 def _copy_recorded(self: Value) -> Value:
     """Return what `copy.copy` and `copy.deepcopy` make: of a leaf another leaf, else a copy that may be filled."""
-    return make_leaf(self._data) if self._tape is None and not isinstance(self, FilledValue) else copy_filled(self)
+    return copy_leaf(self) if self._tape is None and not isinstance(self, FilledValue) else copy_filled(self)
 
 
 def _refuse_foreign(operand: Any) -> Any:

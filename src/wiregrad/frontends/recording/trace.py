@@ -45,6 +45,7 @@ from wiregrad.frontends.recording.session import add_input, check_callable, list
 from wiregrad.frontends.recording.tape import GROUPS, RECORDER, STATE, STRIDE, DroppedArray, Tape, TapeKind, mode_of
 from wiregrad.frontends.recording.trace_notes import RecordedSites, ReplayGuard, SiteKey, number_columns
 from wiregrad.frontends.recording.traced_nodes import NodePositions, TracedNodes, label_nodes
+from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.frontends.recording.user_code import (
     ATOMS,
     FUNCTION_KINDS,
@@ -1325,6 +1326,8 @@ def scope_of_frame(frame: FrameType) -> VariableScope:
 
 def scope_of_function(f: Callable[..., Any]) -> VariableScope:
     """Return the variables from outside that a function can read, and the object of a method or a callable object."""
+    if isinstance(f, TransformedFunction):
+        f = f.__call__
     owner = f if _is_model(f) else getattr(f, "__self__", None)
     code: CodeType | None = getattr(f, "__code__", None)
     variables = {} if owner is None else {"self": owner}

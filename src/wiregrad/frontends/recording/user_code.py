@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.errors import find_user_frame, is_library_file
+from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.ir import Place
 from wiregrad.lazy import NamedTuple
 from wiregrad.ops.functions.registry import FUNCTIONS
@@ -247,12 +248,16 @@ def _reach_functions(things: Iterable[Any], names: frozenset[str]) -> Iterator[F
             queue.append(thing.__func__)
         elif isinstance(thing, partial):
             queue.append(thing.func)
+        elif isinstance(thing, TransformedFunction):
+            queue.append(thing.__wrapped__)
         elif isinstance(thing, FunctionType):
             queue += [thing.__wrapped__] if hasattr(thing, "__wrapped__") else []
             yield thing
         elif isinstance(thing, ModuleType):
             attributes = (vars(thing).get(name) for name in names)
-            yield from (function for function in attributes if isinstance(function, FunctionType))
+            queue += [
+                attribute for attribute in attributes if isinstance(attribute, FunctionType | TransformedFunction)
+            ]
         else:
             kind = thing if isinstance(thing, type) else type(thing)
             if kind not in kinds:
@@ -541,7 +546,7 @@ EXPRESSION_OPCODES = RESULT_OPCODES | CALL_OPCODES
 COMPREHENSION_OPCODES = frozenset("LIST_APPEND SET_ADD MAP_ADD".split())
 ATOMS = (str, bytes, int, float, complex, np.ndarray, np.generic, ModuleType, type, CodeType)
 LIBRARY_MODULES = frozenset("builtins functools numpy wiregrad _thread threading weakref".split())
-FUNCTION_KINDS = (FunctionType, MethodType, BuiltinFunctionType)
+FUNCTION_KINDS = (FunctionType, MethodType, BuiltinFunctionType, TransformedFunction)
 
 
 class LoopSpan(NamedTuple):

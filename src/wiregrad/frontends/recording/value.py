@@ -7,6 +7,7 @@ numbers are the fast path: a `Scalar` holds a Python float, and the code of its 
 
 from __future__ import annotations
 
+import copy
 import math
 import numbers
 import sys
@@ -481,7 +482,7 @@ class Value(ValueMethods, ForeignNames):
         return {**PICTURE_MAKERS["show"](self), "text/plain": text}
 
     def __copy__(self) -> Value:
-        return self if self._tape is not None else make_leaf(self._data)
+        return self if self._tape is not None else copy_leaf(self)
 
     def __deepcopy__(self, memo: Any) -> Value:
         return self.__copy__()
@@ -489,7 +490,8 @@ class Value(ValueMethods, ForeignNames):
     def __reduce__(self) -> Any:
         if self._tape is not None:
             raise make_escape_error(self, "bytes")
-        return Value, (self._data, self.name)
+        notes = notes_of(self)
+        return restore_leaf, (type(self), self._data, notes.name, notes.grad, notes.constant)
 
 
 def _refuse_cut(data: object) -> None:
@@ -834,6 +836,21 @@ def make_leaf(data: object, *, constant: bool = False, number: type[Scalar] = Sc
     value._index = 0
     value._notes = ValueNotes(constant=constant)
     return value
+
+
+def copy_leaf(leaf: Value) -> Value:
+    """Return another leaf with the same number, name and gradient; that of a constant is a constant."""
+    notes = notes_of(leaf)
+    return restore_leaf(type(leaf), leaf._data, notes.name, copy.copy(notes.grad), notes.constant)
+
+
+def restore_leaf(kind: type[Any], data: Any, name: str | None, grad: Any, constant: bool) -> Value:
+    """Make a leaf from what is copied and pickled of one."""
+    leaf = make_leaf(as_data(data, "a value"), constant=constant, number=kind)
+    notes = notes_of(leaf)
+    notes.name = name
+    notes.grad = grad
+    return leaf
 
 
 def is_constant(value: Value) -> bool:

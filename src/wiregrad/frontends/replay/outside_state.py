@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.frontends.recording.tape import RECORDER
+from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.frontends.recording.value import Value
 from wiregrad.frontends.replay.outside_watches import (
     ABSENT,
@@ -139,7 +140,8 @@ class OutsideState:
     def follow(self, *things: object) -> None:
         """Follow more objects: functions and their arguments."""
         for thing in things:
-            self.enqueue(thing, thing.__name__ if type(thing) is FunctionType else "an argument")
+            is_function = type(thing) in (FunctionType, TransformedFunction)
+            self.enqueue(thing, getattr(thing, "__name__", "f") if is_function else "an argument")
         with pause_collection():
             while self.opaque is None and (self._queue or self._read_new_names()):
                 thing, path, binding = self._queue.popleft()
@@ -525,6 +527,12 @@ def _follow_partial(state: OutsideState, thing: partial[Any], path: str) -> None
     state.follow_attributes_of(thing, path, whole=True)
 
 
+def _follow_transformed(state: OutsideState, thing: TransformedFunction, path: str) -> None:
+    state.enqueue(thing.__call__, path)
+    if thing.own_attributes():
+        state.add_scope(AttributeScope(thing, path))
+
+
 def _follow_namespace(state: OutsideState, thing: SimpleNamespace, path: str) -> None:
     # `==` and `repr` of a SimpleNamespace read all of its attributes.
     state.add_scope(AttributeScope(thing, path, whole=True))
@@ -554,6 +562,7 @@ FOLLOW_FUNCTIONS: dict[type, Callable[[OutsideState, Any, str], None]] = {
     GenericAlias: _follow_parts("__origin__", "__args__"),
     UnionType: _follow_parts("__args__"),
     partial: _follow_partial,
+    TransformedFunction: _follow_transformed,
     type(lru_cache(len)): _follow_cache,
     SimpleNamespace: _follow_namespace,
     np.ndarray: _follow_array,

@@ -49,6 +49,7 @@ from wiregrad.frontends.recording.trace import (
     is_input,
     run_traced,
 )
+from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.frontends.recording.user_code import list_instructions
 from wiregrad.frontends.recording.value import OUTSIDE_VALUE_REASON, Value, is_python_number, wrap_node
 from wiregrad.ir import TABLE, Certificate, CircuitGraph
@@ -65,7 +66,7 @@ else:
 
 VALUE_TYPES = frozenset([bool, int, str, bytes, EllipsisType])
 """Types that are compared by value, as dtypes are; subclasses are not, since they may have attributes."""
-IDENTITY_TYPES = frozenset([FunctionType, BuiltinFunctionType, ModuleType, np.ufunc, type(np.sum)])
+IDENTITY_TYPES = frozenset([FunctionType, BuiltinFunctionType, TransformedFunction, ModuleType, np.ufunc, type(np.sum)])
 """Types that are compared by identity, as classes are; what they refer to may change."""
 NUMBER_TYPES = frozenset([np.ndarray, complex])
 """Types of numeric arguments, besides floats and NumPy numbers."""

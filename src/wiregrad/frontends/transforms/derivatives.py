@@ -35,6 +35,7 @@ from wiregrad.frontends.recording.session import (
     release_results,
 )
 from wiregrad.frontends.recording.tape import STATE, STRIDE, DroppedArray, Tape, TapeKind
+from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.frontends.recording.value import Scalar, Value, settle_gradient
 from wiregrad.frontends.transforms.vmap_and_checkpoint import apply_batched
 from wiregrad.ops import Elementwise
@@ -123,12 +124,13 @@ def grad(
     """
     compute = make_value_and_grad(f, argnums, argnames, has_aux, holomorphic)
 
-    @functools.wraps(f, updated=())
     def compute_gradient(*args: object, **kwargs: object) -> Any:
         value, grads = compute(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
 
-    return compute_gradient
+    return TransformedFunction(
+        compute_gradient, grad, f, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, argnames=argnames
+    )
 
 
 @overload
@@ -198,7 +200,10 @@ def value_and_grad(
     >>> value_and_grad(lambda x, y: x * y, argnums=(0, 1))(2.0, 3.0)
     (6.0, (3.0, 2.0))
     """
-    return make_value_and_grad(f, argnums, argnames, has_aux, holomorphic)
+    compute_both = make_value_and_grad(f, argnums, argnames, has_aux, holomorphic)
+    return TransformedFunction(
+        compute_both, value_and_grad, f, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, argnames=argnames
+    )
 
 
 def make_value_and_grad(
@@ -208,11 +213,10 @@ def make_value_and_grad(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., tuple[Any, Any]]:
-    """Return what `value_and_grad` returns."""
+    """Return what the result of `value_and_grad` calls."""
     check_callable(f)
     check_argnums(argnums)
 
-    @functools.wraps(f, updated=())
     def compute_both(*args: object, **kwargs: object) -> tuple[Any, Any]:
         call = LiftedCall(f, args, kwargs, argnums, argnames)
         session = call.session
@@ -250,7 +254,6 @@ def elementwise_grad(
     """
     check_callable(f)
 
-    @functools.wraps(f, updated=())
     def compute_slopes(*args: object, **kwargs: object) -> Any:
         call = LiftedCall(f, args, kwargs, argnums, argnames)
         session = call.session
@@ -262,7 +265,7 @@ def elementwise_grad(
         session.close_recording()
         return call.shape_like_arguments(grads)
 
-    return compute_slopes
+    return TransformedFunction(compute_slopes, elementwise_grad, f, argnums=argnums, argnames=argnames)
 
 
 def _with_aux(result: object) -> tuple[Any, Any]:
@@ -458,7 +461,19 @@ def jacobian(
     >>> print(jacobian(lambda z: z**2, holomorphic=True)(1 + 2j))
     (2+4j)
     """
-    return _make_jacobian(f, argnums, mode, argnames, COMPLEX_JACOBIAN, has_aux=has_aux, holomorphic=holomorphic)
+    compute_jacobian = _make_jacobian(
+        f, argnums, mode, argnames, COMPLEX_JACOBIAN, has_aux=has_aux, holomorphic=holomorphic
+    )
+    return TransformedFunction(
+        compute_jacobian,
+        jacobian,
+        f,
+        argnums=argnums,
+        mode=mode,
+        argnames=argnames,
+        has_aux=has_aux,
+        holomorphic=holomorphic,
+    )
 
 
 COMPLEX_JACOBIAN = (
@@ -483,7 +498,7 @@ def _make_jacobian(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """Return what `jacobian` returns; `advice` says what to do about complex results of complex arguments."""
+    """Return what the result of `jacobian` calls; `advice` is about complex results of complex arguments."""
     check_callable(f)
     check_argnums(argnums)
     if mode not in (None, "forward", "reverse"):
@@ -790,7 +805,8 @@ def hessian(
     [[6.0, 4.0], [4.0, 0.0]]
     """
     first = _make_jacobian(f, argnums, None, argnames, COMPLEX_HESSIAN, holomorphic=holomorphic)
-    return _make_jacobian(first, argnums, None, argnames, COMPLEX_HESSIAN, holomorphic=holomorphic)
+    second = _make_jacobian(first, argnums, None, argnames, COMPLEX_HESSIAN, holomorphic=holomorphic)
+    return TransformedFunction(second, hessian, f, argnums=argnums, argnames=argnames, holomorphic=holomorphic)
 
 
 MIN_UNITS = 4

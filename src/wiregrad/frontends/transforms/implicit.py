@@ -51,6 +51,7 @@ from wiregrad.frontends.recording.session import (
 )
 from wiregrad.frontends.recording.tape import LITERAL, STATE, STRIDE, DroppedArray, ExtraNode, Tape, TapeKind
 from wiregrad.frontends.recording.trace import TracedFunction, run_traced
+from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.frontends.recording.value import (
     Scalar,
     Value,
@@ -231,11 +232,10 @@ def implicit(solver: EquationSolver) -> Callable[..., Any]:
     """
     require_function(solver, "the solver")
 
-    @functools.wraps(solver, updated=())
     def solve_with(f: Callable[..., Any], x0: Any, *args: Any, tolerance: float = sqrt(DEFAULT_TOLERANCE)) -> Any:
         return root(f, x0, *args, solver=solver, tolerance=tolerance)
 
-    return solve_with
+    return TransformedFunction(solve_with, implicit, solver)
 
 
 def _list_values(*arguments: object) -> list[Value]:

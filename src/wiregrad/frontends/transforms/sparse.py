@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial, reduce, update_wrapper
 from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import GradientError, OperandError, WiregradError, require_package, short_repr
 from wiregrad.frontends.recording.session import check_callable, data_of, function_name
 from wiregrad.frontends.recording.trace import trace
+from wiregrad.frontends.recording.transformed_function import reduce_to_call
 from wiregrad.frontends.transforms.derivatives import grad, linearize, vjp
 from wiregrad.frontends.transforms.implicit import push_tangent, transform_alike
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op, Pattern, Row
@@ -55,6 +56,7 @@ class SparseDerivative:
     """
 
     def __init__(self, f: Callable[..., Any], *, is_hessian: bool) -> None:
+        update_wrapper(self, f, updated=())
         self._f = f
         self._is_hessian = is_hessian
         self._result: Callable[..., Any] = transform_alike(f, grad) if is_hessian else f
@@ -63,6 +65,16 @@ class SparseDerivative:
         self._push = transform_alike(self._result, push_tangent)
         self._pull = transform_alike(self._result, pull_cotangent)
         self._plan: CompressionPlan | None = None
+
+    def __repr__(self) -> str:
+        return f"wg.{self._transform.__name__}({function_name(self._f)})"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return reduce_to_call(self, self._transform, {})
+
+    @property
+    def _transform(self) -> Callable[..., Any]:
+        return sparse_hessian if self._is_hessian else sparse_jacobian
 
     def __call__(self, x: Any, *args: Any) -> csr_array:
         """Return the matrix at a point, by the first argument."""

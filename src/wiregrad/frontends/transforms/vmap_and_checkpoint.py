@@ -10,7 +10,6 @@ runs once per example instead.
 
 from __future__ import annotations
 
-import functools
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -50,6 +49,7 @@ from wiregrad.frontends.recording.session import (
     push_by_transpose,
 )
 from wiregrad.frontends.recording.tape import STATE, Tape, TapeKind
+from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.frontends.recording.value import (
     Scalar,
     Value,
@@ -98,7 +98,6 @@ def vmap(f: Callable[..., Any], in_axes: AxesSpec = 0, out_axes: AxesSpec = 0) -
     """
     check_callable(f)
 
-    @functools.wraps(f, updated=())
     def call_batched(*args: object, **kwargs: object) -> Any:
         leaves, tree = flatten((args, kwargs))
         axes = [*find_leaf_axes(in_axes, args, f), *_axes_for(0, kwargs)]
@@ -112,7 +111,7 @@ def vmap(f: Callable[..., Any], in_axes: AxesSpec = 0, out_axes: AxesSpec = 0) -
         results = [_move_axis_to_place(y, axis, size) for y, axis in zip(outputs, outs, strict=True)]
         return unflatten(shape, make_distinct(results, [(None, leaf) for leaf in leaves]))
 
-    return call_batched
+    return TransformedFunction(call_batched, vmap, f, in_axes=in_axes, out_axes=out_axes)
 
 
 def _run_examples(
@@ -334,7 +333,6 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     """
     check_callable(f)
 
-    @functools.wraps(f, updated=())
     def call_checkpointed(*args: object, **kwargs: object) -> Any:
         if runs_plainly():
             return f(*args, **kwargs)
@@ -342,7 +340,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         values = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Value)]
         return record_segment(CheckpointSegment(f, leaves, values, tree), leaves)
 
-    return call_checkpointed
+    return TransformedFunction(call_checkpointed, checkpoint, f)
 
 
 def runs_plainly() -> bool:
