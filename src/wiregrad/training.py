@@ -13,6 +13,7 @@ all; nothing in it is executed when it is read.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import shutil
 import sys
@@ -530,7 +531,7 @@ def take_plain_step(
     value.backward()
     if not is_finite_step(value, parts.optimizer.parameters):
         parts.load_generators(before)
-        stop_with_blame(run, partial(loss, parts.model, *batch))
+        stop_with_blame(run, partial(loss, parts.model, *batch), describe_broken_batch(loss, batch))
     if run.flight is not None:
         run.flight.step(value, parts.model.parameters(), inputs=batch)
     if before_update is not None:
@@ -545,12 +546,34 @@ def is_finite_step(value: wg.Value, parameters: Mapping[str, wg.Value]) -> bool:
     return bool(np.isfinite(value.data)) and all(g is None or bool(np.isfinite(g).all()) for g in gradients)
 
 
-def stop_with_blame(run: TrainingRun, compute_loss: Callable[[], Any]) -> None:
+def stop_with_blame(run: TrainingRun, compute_loss: Callable[[], Any], about_batch: str) -> None:
     """Raise an error that says which op, in which layer and line, first made something that is not finite."""
     report = wg.blame(compute_loss)
     place = report.origins[0].place if report.origins else None
     where = f"epoch {run.epoch + 1}, batch {run.batch + 1}"
-    raise NonFiniteError(f"the loss or a gradient is not finite in {where}\n{report}", fault=report, place=place)
+    said = f"the loss or a gradient is not finite in {where}{about_batch}\n{report}"
+    raise NonFiniteError(said, fault=report, place=place)
+
+
+def describe_broken_batch(loss: Loss, batch: Arrays) -> str:
+    """Say which array of a batch has numbers that are not finite, by its name in the loss; empty if none has.
+
+    >>> describe_broken_batch(lambda model, x, y: 0.0, (np.array([[0.0, 1.0], [2.0, np.nan]]), np.zeros(2)))
+    '; x of the batch has NaN at [1, 1], and np.argwhere(~np.isfinite(x)) finds all such elements of the data'
+    """
+    broken = [k for k, array in enumerate(batch) if array.dtype.kind in "fc" and not np.isfinite(array).all()]
+    if not broken:
+        return ""
+    try:
+        names = [*inspect.signature(loss).parameters][1:]
+    except ValueError:
+        # A function that is not written in Python may have no signature.
+        names = []
+    name = names[broken[0]] if len(names) == len(batch) else f"array {broken[0]}"
+    array = batch[broken[0]]
+    index = np.argwhere(~np.isfinite(array))[0].tolist()
+    finds = f"np.argwhere(~np.isfinite({name if name.isidentifier() else 'data'})) finds all such elements of the data"
+    return f"; {name} of the batch has {'NaN' if np.isnan(array[tuple(index)]) else 'Inf'} at {index}, and {finds}"
 
 
 def evaluate(
