@@ -1,9 +1,8 @@
 """Whether the steps of a training are too long: the slopes of the loss along a step, at its two ends.
 
-Along a step the loss first falls with the slope at its start. If it rises at the end with a slope as large or larger,
-the step went past the lowest point by as much as it was before it, and the loss is higher than without the step. That
-is what too large a learning rate does. Noise of batches does it now and then, but then the loss does not change as the
-slopes say, or stays below what it was earlier.
+Along a step the loss falls with the slope at its start. If it rises at the end and is higher there, the step went past
+the lowest point on its way. That is what too large a learning rate does. Noise of batches does it now and then, but
+then the loss changes by more than the slopes say, or stays below what it was earlier.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ MIN_STEPS = 2
 """How many steps in a row must go too far."""
 MIN_GROWTH = 2.0
 """How many times as large as ever before the loss must be after them."""
-MAX_RATIO = 8.0
-"""How many times as large as the gain the mean of the slopes at both ends may be."""
+MAX_RATIO = 32.0
+"""How many times as large as the gain the last slope may be."""
 
 
 class StepSlopes(NamedTuple):
@@ -32,17 +31,16 @@ class StepSlopes(NamedTuple):
 
     @property
     def goes_too_far(self) -> bool:
-        """Whether the lowest point along the step is in its first half, and the loss is higher at its end.
+        """Whether the loss falls at the start and rises at the end, where it is higher than at the start.
 
-        >>> StepSlopes(1.0, 4.0, -1.0, 3.0).goes_too_far, StepSlopes(1.0, 0.5, -1.0, 0.2).goes_too_far
+        >>> StepSlopes(1.0, 2.0, -1.0, 3.0).goes_too_far, StepSlopes(1.0, 0.5, -1.0, 0.2).goes_too_far
         (True, False)
         """
         if self.loss_after == math.inf:
             return self.before < 0.0
-        mean = (self.before + self.after) / 2.0
+        # Along a parabola the loss gains less than half of the last slope, and of noise much more.
         gain = self.loss_after - self.loss_before
-        # Of a power of the length of the step, the mean slope is larger than the gain; of noise, much smaller.
-        return self.before < 0.0 < mean and mean / MAX_RATIO <= gain <= 2.0 * mean
+        return self.before < 0.0 and self.after / MAX_RATIO <= gain <= self.after and gain > 0.0
 
     @property
     def lowest(self) -> float:
