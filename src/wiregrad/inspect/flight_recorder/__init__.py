@@ -118,9 +118,9 @@ class Flight(Report):
     called with each event, or is "raise" to stop there. `keep` is the number of steps before the first event whose
     parameters are copied. Other settings are those of `Limits`: vanish, explode, dead, patience, early and watch.
 
-    `watch` holds the kinds of events to look for, by default nonfinite, vanished, exploded, stuck, dead and
-    overshot (steps that are too long); for explosions only, pass `watch="exploded"`. A training whose gradient fades while its loss comes down has converged,
-    which is an event only if "converged" is watched for.
+    `watch` holds the kinds of events to look for, by default nonfinite, vanished, exploded, stuck, dead and overshot
+    (steps that are too long); for explosions only, pass `watch="exploded"`. A training whose gradient fades while its
+    loss comes down has converged, which is an event only if "converged" is watched for.
 
     >>> flight = Flight()
     >>> for step in range(40):

@@ -468,10 +468,10 @@ class StepGauge:
             is_known = is_known and all(each == sizes[0] for each in sizes)
             if is_known:
                 with np.errstate(all="ignore"):
-                    for new, now, old, last in zip(gradients, *parts, strict=True):
-                        move = now - old
-                        before += float(np.vdot(move, last))
-                        after += float(np.vdot(move, new))
+                    for arrays in zip(*parts, gradients, strict=True):
+                        products = _slope_products(*arrays)
+                        before += products[0]
+                        after += products[1]
             copy_arrays(self._gradients.setdefault(name, []), gradients)
         return (before, after) if is_known else None
 
@@ -491,6 +491,20 @@ class StepGauge:
         self._sizes[name] = size
         broken = 0 if math.isfinite(size) else join_tallies(map(tally_numbers, arrays)).nonfinite
         return size, broken, moved / largest if largest > 0 else moved
+
+
+def _slope_products(
+    now: NDArray[Any], old: NDArray[Any], before: NDArray[Any], after: NDArray[Any]
+) -> tuple[float, float]:
+    """Return the products of a movement with the gradients before and after it."""
+    sums = [0.0, 0.0]
+    # Block by block, so that what is read twice stays in the cache.
+    room = np.empty(min(BLOCK_SIZE, now.size), np.result_type(now, old))
+    for fresh, stored, *gradients in zip(*map(split_blocks, (now, old, before, after)), strict=True):
+        move = np.subtract(fresh, stored, out=room[: fresh.size])
+        for k, gradient in enumerate(gradients):
+            sums[k] += float(np.vdot(move, gradient))
+    return sums[0], sums[1]
 
 
 def copy_arrays(copies: list[NDArray[Any]], arrays: Sequence[NDArray[Any]]) -> None:
