@@ -219,7 +219,7 @@ class ObservedGradient:
     """The tensor that each sent gradient belongs to; None if it is not known."""
 
 
-class ParameterGroup(NamedTuple):
+class UpdatedGroup(NamedTuple):
     """Parameters that an optimizer changes in the same way."""
 
     names: tuple[str, ...]
@@ -237,7 +237,7 @@ class ObservedUpdate:
     """How many ops of the run came before it."""
     storages: dict[int, int] = field(default_factory=dict)
     """The storages that it wrote, with their versions before."""
-    groups: tuple[ParameterGroup, ...] = ()
+    groups: tuple[UpdatedGroup, ...] = ()
     idle: str = ""
     """Why it had no gradient: `early` before the backward pass of the loss, `reset` after one; empty if it had one."""
 

@@ -23,7 +23,7 @@ from wiregrad.exchange.observed_run import (
     ObservedOp,
     ObservedRun,
     ObservedUpdate,
-    ParameterGroup,
+    UpdatedGroup,
     shorten_list,
 )
 from wiregrad.inspect.report import join_with_and
@@ -198,7 +198,7 @@ class TrainingFaults:
                 for said in self._judge_settings(update, group):
                     yield TrainingFault("settings", update.optimizer, f"{update.optimizer} {said}", place)
 
-    def _judge_settings(self, update: ObservedUpdate, group: ParameterGroup) -> Iterator[str]:
+    def _judge_settings(self, update: ObservedUpdate, group: UpdatedGroup) -> Iterator[str]:
         settings = group.settings
         rate = settings.get("lr", math.nan)
         names = join_with_and(shorten_list(group.names)) if group.names else "its parameters"
@@ -226,11 +226,11 @@ class TrainingFaults:
             )
 
     @staticmethod
-    def _has_no_rate(update: ObservedUpdate, group: ParameterGroup) -> bool:
+    def _has_no_rate(update: ObservedUpdate, group: UpdatedGroup) -> bool:
         own = [each for each in update.groups if each.names == group.names]
         return all(each.settings.get("lr") == 0.0 for each in own)
 
-    def _decay_outweighs(self, group: ParameterGroup, decay: float) -> bool:
+    def _decay_outweighs(self, group: UpdatedGroup, decay: float) -> bool:
         """Return whether the gradient of weight decay is at least about as large as that of the loss."""
         step = self.steps[-1] if self.steps else None
         if step is None or not all(name in step.values for name in group.names if name in step.gradients):
@@ -331,7 +331,7 @@ class TrainingFaults:
         yield TrainingFault("mode", next(iter(modules)), said)
 
 
-def decays_directly(update: ObservedUpdate, group: ParameterGroup) -> bool:
+def decays_directly(update: ObservedUpdate, group: UpdatedGroup) -> bool:
     """Return whether weight decay multiplies parameters by 1 - lr * weight_decay, and is not scaled like a gradient."""
     settings = group.settings
     is_plain = "momentum" in settings and "dampening" in settings

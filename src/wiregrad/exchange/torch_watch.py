@@ -40,7 +40,7 @@ from wiregrad.exchange.observed_run import (
     ObservedRun,
     ObservedTensor,
     ObservedUpdate,
-    ParameterGroup,
+    UpdatedGroup,
     SourceCall,
     TensorRef,
     TensorSummary,
@@ -1092,13 +1092,13 @@ class TorchWatch:
             added = filter(self._used_gradients.is_added, list_parameters(optimizer))
             run.accumulated += [self._recorder.book.look_up(parameter).name for parameter in added]
 
-    def _describe_group(self, group: Mapping[str, Any]) -> ParameterGroup:
+    def _describe_group(self, group: Mapping[str, Any]) -> UpdatedGroup:
         """Return the names and the numeric settings of a group of an optimizer's parameters."""
         assert self._recorder is not None
         book = self._recorder.book
         with torch._C._DisableTorchDispatch():
             settings = {key: float(value) for key, value in group.items() if is_number(value)}
-        return ParameterGroup(tuple(filter(None, map(book.find_name, group["params"]))), settings)
+        return UpdatedGroup(tuple(filter(None, map(book.find_name, group["params"]))), settings)
 
     def _end_update(self, optimizer: Any, *_: Any) -> None:
         if self._recorder is not None:
