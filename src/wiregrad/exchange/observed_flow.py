@@ -48,8 +48,10 @@ class ObservedFlowFinding(FlowFinding):
         return self.sentence
 
     def __str__(self) -> str:
-        where = f" ({f'{self.op} at' if self.op else 'at'} {self.place})" if self.place is not None else ""
-        return self.sentence + where
+        if self.place is None:
+            return self.sentence
+        module = f" in {self.module}" if self.module else ""
+        return f"{self.sentence} ({f'{self.op} ' if self.op else ''}at {self.place}{module})"
 
 
 @dataclass(frozen=True, repr=False)

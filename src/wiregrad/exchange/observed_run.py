@@ -950,10 +950,10 @@ def describe_outside_fault(run: ObservedRun, tensor: int, *, has_nan: bool) -> s
     label = f"{observed.kind} {observed.name}".strip() + own
     said = f"{label} has {'NaN' if has_nan else 'Inf'}"
     array = run.read_value(tensor)
-    broken = None if array is None or not array.ndim else np.isnan(array) if has_nan else ~np.isfinite(array)
-    if broken is not None:
+    if array is not None and array.ndim:
+        broken = np.isnan(array) if has_nan else ~np.isfinite(array)
         index, count = locate_first(broken)
-        rows = sorted({int(place[0]) for place in np.argwhere(broken)})
+        rows = {int(place[0]) for place in np.argwhere(broken)}
         others = f", in {len(rows)} of {len(array)} rows" if broken.ndim > 1 and len(rows) > 1 else ""
         said += f" at element {list(index)}{f' and {count - 1} more' if count > 1 else ''}{others}"
     return f"{said} before the step begins"
