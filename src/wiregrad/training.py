@@ -564,8 +564,8 @@ def stop_with_blame(run: TrainingRun, compute_loss: Callable[[], Any], about: st
 def describe_broken_parameters(parts: TrainingParts) -> str:
     """Say which parameter the last step of the optimiser made not finite; empty if all are finite.
 
-    >>> model = wg.nn.Linear(2, 1)
-    >>> model.bias.data = np.array([np.nan])
+    >>> model = wg.nn.Linear(2, 1, rng=np.random.default_rng(0))
+    >>> model.load_state_dict(model.state_dict() | {"bias": np.array([np.nan])})
     >>> describe_broken_parameters(TrainingParts(model, wg.optim.SGD(model.parameters(), lr=0.1), None, []))
     '; the step of SGD before it left numbers that are not finite in bias'
     """
