@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -26,6 +28,9 @@ MAX_TIME_RATIO = 5.0
 MAX_MEMORY_RATIO = 3.0
 MAX_CIRCUIT_RATIO = 15.0
 REPEATS = 9
+MODES = ("auto", "all", "summaries")
+"""What is kept of the values of a step."""
+STEPS = 10
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,66 @@ def measure_model(watched: WatchedModel, repeats: int) -> tuple[list[str], dict[
     return [watched.title, *row, f"{size / 1e6:.1f} MB", f"{ratios['memory']:.2f}"], ratios
 
 
+class Mlp(nn.Module):
+    """Four linear layers with rectifiers between them, and a mean square as the loss."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        inner = [layer for _ in range(3) for layer in (nn.Linear(width, width), nn.ReLU())]
+        self.layers = nn.Sequential(*inner, nn.Linear(width, 1))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return nn.functional.mse_loss(self.layers(x), y)
+
+
+def measure_modes(width: int, rows: int, repeats: int) -> list[str]:
+    """Return the row of a network: its step, and how many times as long it takes in each mode of the watch."""
+    torch.manual_seed(0)
+    watched = WatchedModel(
+        f"MLP, width {width}, {rows} rows", Mlp(width), (torch.randn(rows, width), torch.randn(rows, 1)), False
+    )
+    step = watched.make_step()
+
+    def watch_steps(keep: str) -> None:
+        with wg.watch(watched.model, keep=keep):
+            for _ in range(STEPS):
+                step()
+
+    def time_mode(keep: str) -> float:
+        return time_calls(partial(watch_steps, keep), 1) / STEPS
+
+    turns: dict[str, Callable[[], float]] = {"plain": lambda: time_calls(step, STEPS)}
+    turns |= {keep: partial(time_mode, keep) for keep in MODES}
+    for turn in turns.values():
+        turn()
+    times = interleaved(turns, repeats)
+    return [watched.title, milliseconds(times["plain"]), *(f"{times[keep] / times['plain']:.1f}" for keep in MODES)]
+
+
+def measure_flight(width: int, rows: int, repeats: int) -> list[str]:
+    """Return the row of a network of `wg.nn`: its step, and how many times as long it takes with a flight recorder."""
+    rng = np.random.default_rng(0)
+    inner = [layer for _ in range(3) for layer in (wg.nn.Linear(width, width, rng=rng), wg.nn.ReLU())]
+    model = wg.nn.Sequential(*inner, wg.nn.Linear(width, 1, rng=rng))
+    x, y = rng.normal(size=(rows, width)), rng.normal(size=(rows, 1))
+    optimizer = wg.optim.Adam(model.parameters())
+
+    def step(flight: Any = None) -> None:
+        optimizer.zero_grad()
+        loss = wg.nn.mse_loss(model(x), y)
+        loss.backward()
+        if flight is not None:
+            flight.step(loss, model.parameters())
+        optimizer.step()
+
+    flights = {"plain": None, "all": wg.record(), "exploded": wg.record(watch="exploded")}
+    times = interleaved(
+        {name: partial(time_calls, partial(step, each), STEPS) for name, each in flights.items()}, repeats
+    )
+    ratios = [f"{times[name] / times['plain']:.2f}" for name in ("all", "exploded")]
+    return [f"MLP of wg.nn, width {width}, {rows} rows", milliseconds(times["plain"]), *ratios]
+
+
 def run(*, quick: bool = False) -> Report:
     """Measure every model."""
     torch.set_num_threads(1)
@@ -146,4 +211,10 @@ def run(*, quick: bool = False) -> Report:
     )
     heading = ["training step", "plain", "watched, times", "with circuit and run, times", "bytes", "watched, times"]
     table = Table(f"A step under `wg.watch`; {wanted}.", heading, [row for row, _ in found.values()])
-    return Report([table], {title: ratios for title, (_, ratios) in found.items()})
+    modes = [measure_modes(width, rows, 3 if quick else REPEATS) for width, rows in ((64, 64), (512, 256))]
+    heading = ["training step", "plain", *(f'keep="{keep}", times' for keep in MODES)]
+    table_of_modes = Table("The modes of `wg.watch`, ten steps in one block.", heading, modes)
+    flights = [measure_flight(width, rows, 3 if quick else REPEATS) for width, rows in ((64, 64), (512, 256))]
+    heading = ["training step", "plain", "wg.record(), times", 'watch="exploded", times']
+    table_of_flights = Table("A step with a flight recorder.", heading, flights)
+    return Report([table, table_of_modes, table_of_flights], {title: ratios for title, (_, ratios) in found.items()})

@@ -13,10 +13,13 @@ all; nothing in it is executed when it is read.
 from __future__ import annotations
 
 import hashlib
+import inspect
+import itertools
 import json
 import shutil
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -30,7 +33,7 @@ from numpy.typing import NDArray
 import wiregrad as wg
 from wiregrad.backends import executors
 from wiregrad.backends.compiled import Compiled
-from wiregrad.dtypes import JsonValue, count_with_noun
+from wiregrad.dtypes import JsonValue, count_with_noun, format_brief_number
 from wiregrad.errors import BranchError, FileFormatError, InputError, NonFiniteError, ShapeError, StateError, short_repr
 from wiregrad.files import (
     FilePath,
@@ -196,6 +199,8 @@ class TrainingRun:
     """The flight recorder; None if the training is not watched."""
     order_state: Any = field(default=None, repr=False)
     """The state of the generator from which the order of this epoch was drawn."""
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=4), repr=False, compare=False)
+    """The losses of the last batches."""
     loss_sum: float = field(default=0.0, repr=False)
     examples_done: int = field(default=0, repr=False)
 
@@ -216,6 +221,7 @@ class TrainingRun:
     def count_batch(self, loss: float, examples: int) -> None:
         """Note that a batch is done."""
         self.batch += 1
+        self.recent.append(loss)
         self.loss_sum += loss * examples
         self.examples_done += examples
 
@@ -530,7 +536,8 @@ def take_plain_step(
     value.backward()
     if not is_finite_step(value, parts.optimizer.parameters):
         parts.load_generators(before)
-        stop_with_blame(run, partial(loss, parts.model, *batch))
+        about = describe_broken_batch(loss, batch) or describe_broken_parameters(parts) or describe_course(run)
+        stop_with_blame(run, partial(loss, parts.model, *batch), about)
     if run.flight is not None:
         run.flight.step(value, parts.model.parameters(), inputs=batch)
     if before_update is not None:
@@ -545,12 +552,64 @@ def is_finite_step(value: wg.Value, parameters: Mapping[str, wg.Value]) -> bool:
     return bool(np.isfinite(value.data)) and all(g is None or bool(np.isfinite(g).all()) for g in gradients)
 
 
-def stop_with_blame(run: TrainingRun, compute_loss: Callable[[], Any]) -> None:
+def stop_with_blame(run: TrainingRun, compute_loss: Callable[[], Any], about: str) -> None:
     """Raise an error that says which op, in which layer and line, first made something that is not finite."""
     report = wg.blame(compute_loss)
     place = report.origins[0].place if report.origins else None
     where = f"epoch {run.epoch + 1}, batch {run.batch + 1}"
-    raise NonFiniteError(f"the loss or a gradient is not finite in {where}\n{report}", fault=report, place=place)
+    said = f"the loss or a gradient is not finite in {where}{about}\n{report}"
+    raise NonFiniteError(said, fault=report, place=place)
+
+
+def describe_broken_parameters(parts: TrainingParts) -> str:
+    """Say which parameter the last step of the optimiser made not finite; empty if all are finite.
+
+    >>> model = wg.nn.Linear(2, 1, rng=np.random.default_rng(0))
+    >>> model.load_state_dict(model.state_dict() | {"bias": np.array([np.nan])})
+    >>> describe_broken_parameters(TrainingParts(model, wg.optim.SGD(model.parameters(), lr=0.1), None, []))
+    '; the step of SGD before it left numbers that are not finite in bias'
+    """
+    parameters = parts.optimizer.parameters
+    broken = [name for name, value in parameters.items() if not np.isfinite(value.data).all()]
+    if not broken:
+        return ""
+    kind = type(parts.optimizer).__name__
+    settings = [group.settings for group in getattr(parts.optimizer, "groups", [])]
+    why = ": its eps is 0, so that it divides 0 by 0" if any(each.get("eps") == 0.0 for each in settings) else ""
+    return f"; the step of {kind} before it left numbers that are not finite in {', '.join(broken)}{why}"
+
+
+def describe_course(run: TrainingRun) -> str:
+    """Say how the loss rose before it was not finite; empty if it did not."""
+    event = None if run.flight is None else run.flight.first("overshot")
+    if event is not None:
+        return f"; {event.sentence} (step {event.step})"
+    losses = list(run.recent)
+    if len(losses) < 2 or not all(before < after for before, after in itertools.pairwise(losses)):
+        return ""
+    numbers = ", ".join(format_brief_number(loss) for loss in losses)
+    return f"; the losses before it rose, {numbers}: if nothing else explains that, lower the learning rate"
+
+
+def describe_broken_batch(loss: Loss, batch: Arrays) -> str:
+    """Say which array of a batch has numbers that are not finite, by its name in the loss; empty if none has.
+
+    >>> describe_broken_batch(lambda model, x, y: 0.0, (np.array([[0.0, 1.0], [2.0, np.nan]]), np.zeros(2)))
+    '; x of the batch has NaN at [1, 1], and np.argwhere(~np.isfinite(x)) finds all such elements of the data'
+    """
+    broken = [k for k, array in enumerate(batch) if array.dtype.kind in "fc" and not np.isfinite(array).all()]
+    if not broken:
+        return ""
+    try:
+        names = [*inspect.signature(loss).parameters][1:]
+    except ValueError:
+        # A function that is not written in Python may have no signature.
+        names = []
+    name = names[broken[0]] if len(names) == len(batch) else f"array {broken[0]}"
+    array = batch[broken[0]]
+    index = np.argwhere(~np.isfinite(array))[0].tolist()
+    finds = f"np.argwhere(~np.isfinite({name if name.isidentifier() else 'data'})) finds all such elements of the data"
+    return f"; {name} of the batch has {'NaN' if np.isnan(array[tuple(index)]) else 'Inf'} at {index}, and {finds}"
 
 
 def evaluate(

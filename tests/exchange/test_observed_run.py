@@ -207,7 +207,8 @@ def test_blame_names_a_parameter_that_was_broken_before() -> None:
     made.begin_backward(made.add_op("sin", [x], np.nan))
     (origin,) = blame(made.run).origins
 
-    assert origin.said == "parameter x has NaN before the step begins"
+    assert origin.op == ""
+    assert origin.said == "parameter x has NaN before the step begins; sin reads it"
 
 
 def test_a_finite_run_has_nothing_to_blame() -> None:

@@ -250,15 +250,87 @@ def test_convolutions_go_through_pytorchs_compiler() -> None:
     np.testing.assert_allclose(kernel.grad, wg.grad(layer, 1)(*point), rtol=1e-10)
 
 
-def test_a_blocked_branch_sends_nan_by_their_rules_and_nothing_by_ours() -> None:
+X = np.array([0.0, 2.0, -1.0, 0.5])
+ROWS = np.array([[0.0, 0.0], [3.0, 4.0]])
+
+
+def divide_by_length(x: Any) -> Any:
+    length = np.sqrt(np.sum(x * x, axis=1))
+    return np.sum(np.where((length > 0.0)[:, None], x / length[:, None], 0.0) * np.array([1.0, 2.0]))
+
+
+def share_between_branches(x: Any) -> Any:
+    root = np.sqrt(x)
+    return np.sum(np.where(x > 0.0, root, 0.0)) + np.sum(np.where(x > 1.0, root, 1.0))
+
+
+BLOCKED = {
+    "root": (lambda x: np.sum(np.where(x > 0.0, np.sqrt(x), 0.0)), X),
+    "logarithm": (lambda x: np.sum(np.where(x > 0.0, np.log(x), 0.0)), X),
+    "quotient": (lambda x: np.sum(np.where(x == 0.0, 1.0, np.sin(x) / x)), X),
+    "power": (lambda x: np.sum(np.where(x > 0.0, x**0.3, -x)), X),
+    "chain": (lambda x: np.sum(np.where(x > 0.0, np.tanh(x * np.log(x)), x)), X),
+    "both branches": (lambda x: np.sum(np.where(x > 0.0, np.sqrt(x), np.sqrt(-x - 0.25))), X[1:]),
+    "nested": (lambda x: np.sum(np.where(x > 0.0, np.where(x > 1.0, np.log(x - 1.0), 0.0), 0.0)), X),
+    "maximum": (lambda x: np.sum(np.maximum(np.log(x), -3.0)), X[:2]),
+    "clip": (lambda x: np.sum(np.clip(1.0 / x, -4.0, 4.0)), X),
+    "relu": (lambda x: np.sum(wg.relu(np.log(x) + 1.0)), X[:2]),
+    "broadcast": (divide_by_length, ROWS),
+    "shared": (share_between_branches, X),
+    "part": (lambda x: np.sum(np.where(x[1:] > 0.0, np.sqrt(x)[1:], 0.0)), X[1:]),
+}
+"""Functions that block the gradient of a branch whose slope is infinite or NaN, and points at which they do."""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", BLOCKED)
+def test_a_blocked_branch_sends_nothing_by_their_rules_either(name: str) -> None:
+    f, point = BLOCKED[name]
+    circuit = wg.trace(f, point)
+    (wanted,) = circuit.run(point).grads.values()
+    x = torch.tensor(point, requires_grad=True)
+    y = circuit.to_torch()(x)
+    y.backward()
+
+    assert np.isfinite(wanted).all()
+    assert x.grad is not None
+    np.testing.assert_allclose(y.detach(), circuit(point), rtol=1e-12)
+    np.testing.assert_allclose(x.grad, wanted, rtol=1e-12)
+    np.testing.assert_allclose(jax.grad(circuit.to_jax())(point), wanted, rtol=1e-12)
+
+
+def test_second_derivatives_of_a_blocked_branch_are_absent_too() -> None:
+    f, point = BLOCKED["root"]
+    with np.errstate(all="ignore"):
+        circuit = wg.trace(f, point)
+    wanted = np.diag([0.0, -0.25 * 2.0**-1.5, 0.0, -0.25 * 0.5**-1.5])
+
+    np.testing.assert_allclose(jax.hessian(circuit.to_jax())(point), wanted, rtol=1e-12)
+    np.testing.assert_allclose(
+        torch.func.jacrev(torch.func.jacrev(circuit.to_torch()))(torch.tensor(point)), wanted, rtol=1e-12
+    )
+
+
+def test_a_formula_is_guarded_like_a_traced_function() -> None:
     circuit = wg.circuit("y = where(w > 0, sqrt(w), 0)")
     w = torch.tensor(-1.0, dtype=torch.float64, requires_grad=True)
     circuit.to_torch()(w).backward()
 
     assert circuit.run(w=-1.0).grads == {"w": 0.0}
-    assert np.isnan(jax.grad(circuit.to_jax())(-1.0))
+    assert jax.grad(circuit.to_jax())(-1.0) == 0.0
     assert w.grad is not None
-    assert torch.isnan(w.grad)
+    assert w.grad == 0.0
+
+
+def test_stopped_gradients_are_stopped_elsewhere_too() -> None:
+    circuit = wg.trace(lambda x: wg.stop_gradient(x) * x, 3.0)
+    x = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
+    circuit.to_torch()(x).backward()
+
+    assert circuit.run(x=3.0).grads == {"x": 3.0}
+    assert jax.grad(circuit.to_jax())(3.0) == 3.0
+    assert x.grad is not None
+    assert x.grad == 3.0
 
 
 def test_another_branch_gives_nan_unless_it_is_not_checked(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ A circuit is interpreted with the functions of another array library. What an op
 So there is no list of ops here. An `ArrayLibrary` has NumPy's names (`linalg_solve` is `np.linalg.solve`) and those of
 the helpers. An op whose text needs a name that the library lacks is refused, all such ops of a circuit at once.
 
-The function that comes out is differentiated by the rules of its library, not by wiregrad's: where a `where` or a
-maximum blocks a gradient, a NaN of the branch that was not taken may come through.
+The function that comes out is differentiated by the rules of its library, not by wiregrad's. What wiregrad's rules
+block is blocked there too: see `passes/guarded_gradients.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from wiregrad.dtypes import DTYPES, WireType
 from wiregrad.errors import DeviceError, InputError, NoRuleError, require_package, suggest_name
 from wiregrad.frontends.recording.value import settle_gradient
 from wiregrad.frontends.replay.recorded_calls import CertifiedRecording, plain_result
-from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Op, join_first_names
+from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Op, Pattern, join_first_names
 from wiregrad.ir.certificates import CircuitWithChecks, add_check_outputs
 from wiregrad.ops import TABLE, Elementwise
 from wiregrad.ops.array_ops import ArrayOp
@@ -50,6 +50,7 @@ from wiregrad.ops.c_expressions import (
     parse_c_text,
 )
 from wiregrad.passes import gradient_circuit, prune, simplify
+from wiregrad.passes.guarded_gradients import guard_gradients
 
 Array = Any
 """An array of the other library."""
@@ -115,6 +116,10 @@ class ArrayLibrary(ABC):
     @abstractmethod
     def constant(self, value: Any) -> Array:
         """Return a NumPy value as an array."""
+
+    def stop_gradient(self, x: Array) -> Array:
+        """Return an array through which the library sends no gradient back."""
+        return x
 
     def move_like(self, x: Array, like: Array | None) -> Array:
         """Return an array on the device of another one."""
@@ -346,6 +351,8 @@ class OpTranslator:
                 if isinstance(op, Elementwise)
                 else self._translate_text(op, types)
             )
+            if op.pattern is Pattern.BLOCK:
+                function = _block_gradients(self.library, function)
             self._compiled[key] = _cast_result(self.library, function, kind.dtype)
         return self._compiled[key]
 
@@ -451,6 +458,10 @@ def _cast_result(library: ArrayLibrary, function: ArrayFunction, dtype: np.dtype
     return call
 
 
+def _block_gradients(library: ArrayLibrary, function: ArrayFunction) -> ArrayFunction:
+    return lambda *xs: library.stop_gradient(function(*xs))
+
+
 def _cast_operands(library: ArrayLibrary, function: ArrayFunction, dtypes: Sequence[np.dtype[Any]]) -> ArrayFunction:
     wanted = [library.own_dtype(dtype) for dtype in dtypes]
 
@@ -517,7 +528,8 @@ def make_function(circuit: CircuitGraph, library: ArrayLibrary, *, check: bool =
     compiled function.
     """
     checks = add_check_outputs(circuit) if check else CircuitWithChecks(circuit, ())
-    program = LibraryProgram(checks.circuit, library)
+    list_steps(checks.circuit, OpTranslator(library))
+    program = LibraryProgram(guard_gradients(checks.circuit), library)
     expected = [np.asarray(value) for value in checks.expected_values()]
     converters = [
         ArgumentConverter(library, name, circuit.type_of(node))
@@ -652,6 +664,10 @@ class JaxLibrary(ArrayLibrary):
         """Return a NumPy value as an array."""
         array = np.asarray(value)
         return self._jax.numpy.asarray(array, self.narrow(array.dtype))
+
+    def stop_gradient(self, x: Array) -> Array:
+        """Return an array through which no gradient flows."""
+        return self._jax.lax.stop_gradient(x)
 
     def integers(self, values: Sequence[int], like: Array) -> Array:
         """Return whole numbers as an array."""
@@ -886,6 +902,10 @@ class TorchLibrary(ArrayLibrary):
     def move_like(self, x: Array, like: Array | None) -> Array:
         """Return a tensor on the device of another one."""
         return x if like is None or like.device == x.device else x.to(like.device)
+
+    def stop_gradient(self, x: Array) -> Array:
+        """Return an array through which no gradient flows."""
+        return x.detach()
 
     def integers(self, values: Sequence[int], like: Array) -> Array:
         """Return whole numbers as a tensor."""

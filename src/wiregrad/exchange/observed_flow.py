@@ -19,6 +19,7 @@ from wiregrad.exchange.observed_explain import (
     is_rectifier,
 )
 from wiregrad.exchange.observed_run import (
+    CUTTING_OPS,
     ObservedGradient,
     ObservedOp,
     ObservedRun,
@@ -28,6 +29,7 @@ from wiregrad.exchange.observed_run import (
     measure,
     name_broken,
 )
+from wiregrad.exchange.observed_training import TrainingFaults
 from wiregrad.inspect.flow import Flow, FlowFinding, FlowLayer, find_trend, join_tallies
 from wiregrad.ir import Place
 
@@ -46,8 +48,10 @@ class ObservedFlowFinding(FlowFinding):
         return self.sentence
 
     def __str__(self) -> str:
-        where = f" ({self.op} at {self.place})" if self.place is not None else ""
-        return self.sentence + where
+        if self.place is None:
+            return self.sentence
+        module = f" in {self.module}" if self.module else ""
+        return f"{self.sentence} ({f'{self.op} ' if self.op else ''}at {self.place}{module})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,8 +105,11 @@ def measure_layer(run: ObservedRun, name: str, rank: int, gradients: Sequence[Ob
     return FlowLayer(name, (rank, rank), len(gradients), tally, 0, math.nan, value)
 
 
-def flow_run(run: ObservedRun) -> ObservedFlow:
-    """Measure gradients layer by layer, and find where they vanish, explode or stop."""
+def flow_run(run: ObservedRun, steps: Sequence[ObservedRun] = ()) -> ObservedFlow:
+    """Measure gradients layer by layer, and find where they vanish, explode or stop.
+
+    `steps` are the steps that are known, for what is wrong with the training.
+    """
     groups = group_layers(run)
     layers = [measure_layer(run, name, rank, gradients) for rank, (name, gradients) in enumerate(groups)]
     odd = [
@@ -111,6 +118,7 @@ def flow_run(run: ObservedRun) -> ObservedFlow:
         *find_outer_broadcasts(run),
         *find_missing(run),
         *find_accumulated(run),
+        *find_training_faults(steps),
     ]
     # "Steady" would be misleading beside a missing or broken gradient.
     trends = [finding for finding in find_trends(run, layers, groups) if not odd or finding.kind != "steady"]
@@ -137,6 +145,12 @@ def find_accumulated(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
     """Report gradients that were added to those of a step before, which an optimizer had used."""
     for said in describe_accumulation(run):
         yield ObservedFlowFinding("accumulates", run.accumulated[0], math.nan, said)
+
+
+def find_training_faults(steps: Sequence[ObservedRun]) -> Iterator[ObservedFlowFinding]:
+    """Report what is wrong with the steps of a training."""
+    for fault in TrainingFaults(steps).search() if steps else ():
+        yield ObservedFlowFinding(fault.kind, fault.name, math.nan, fault.said, place=fault.place)
 
 
 def find_trends(
@@ -219,13 +233,32 @@ def find_shape_before_expand(run: ObservedRun, reader: ObservedOp, tensor: int) 
     return run.tensors[tensor].shape
 
 
+def is_copied(run: ObservedRun) -> bool:
+    """Return whether parameters were read, but none of those of the watched module."""
+    read = {run.tensors[number].name for number in run.readers}
+    return bool(run.watched) and read.isdisjoint(run.watched) and not read.isdisjoint(run.parameters)
+
+
 def find_missing(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
     """Report parameters that want a gradient and got none, or only zeros; one for each op that stopped it."""
     if not run.gradients:
         return
+    if is_copied(run):
+        others = [name for name in run.parameters if name not in run.watched]
+        said = (
+            f"no op read any of the {len(run.watched)} parameters of the watched module, only others such as "
+            f"{others[0]}: watch the module that runs, not one that it was copied from or to"
+        )
+        yield ObservedFlowFinding("unused", next(iter(run.watched)), 0.0, said)
+        return
     named: set[tuple[str, str, Place | None]] = set()
+    trained = {
+        run.tensors[k].name for op in run.ops if op.grad_enabled and op.title not in CUTTING_OPS for k in op.inputs
+    }
     for name, wants_gradient in run.parameters.items():
-        if not wants_gradient:
+        # A module beside the one that is watched may only be computed, as an average of its parameters is.
+        is_aside = bool(run.watched) and name not in run.watched and name not in trained
+        if not wants_gradient or is_aside:
             continue
         kind, finding = GradientSearch(run, name).explain()
         if kind in ("cut", "unused", "zero") and (kind, finding.op, finding.place) not in named:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import linecache
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -219,9 +219,17 @@ class ObservedGradient:
     """The tensor that each sent gradient belongs to; None if it is not known."""
 
 
+class UpdatedGroup(NamedTuple):
+    """Parameters that an optimizer changes in the same way."""
+
+    names: tuple[str, ...]
+    settings: Mapping[str, float]
+    """The settings that are numbers, such as the learning rate `lr`."""
+
+
 @dataclass(slots=True)
 class ObservedUpdate:
-    """One step of an optimizer: which storages it wrote."""
+    """One step of an optimizer: with which settings it ran, and which storages it wrote."""
 
     optimizer: str
     site: SourceCall | None
@@ -229,6 +237,9 @@ class ObservedUpdate:
     """How many ops of the run came before it."""
     storages: dict[int, int] = field(default_factory=dict)
     """The storages that it wrote, with their versions before."""
+    groups: tuple[UpdatedGroup, ...] = ()
+    idle: str = ""
+    """Why it had no gradient: `early` before the backward pass of the loss, `reset` after one; empty if it had one."""
 
 
 @dataclass
@@ -252,6 +263,8 @@ class ObservedRun:
     """The exception that ended the program."""
     parameters: dict[str, bool] = field(default_factory=dict)
     """The names of all parameters that are known, and whether each wants a gradient."""
+    watched: Collection[str] = ()
+    """The names of the parameters of the module that was given to the watch."""
     rules: dict[int, str] = field(default_factory=dict)
     """The framework's name of the differentiation rule of each op that has one."""
     framework: str = "torch"
@@ -263,6 +276,12 @@ class ObservedRun:
     """The number of its first backward pass, counted over all steps."""
     is_scaled: bool = False
     """Whether a gradient scaler multiplied the loss, which skips steps whose gradients overflow."""
+    largest_loss: float = -math.inf
+    """The largest loss of steps that are no longer held."""
+    updated: Collection[str] = ()
+    """The parameters that optimizers changed so far, in all steps."""
+    eval_modules: Mapping[str, str] = field(default_factory=dict)
+    """The modules, with their classes, that drop or normalise, if all of them did so as in an evaluation."""
     accumulated: list[str] = field(default_factory=list)
     """The parameters whose gradients are added to those that an optimizer has used."""
     earlier_roots: list[int] = field(default_factory=list)
@@ -423,11 +442,13 @@ def join_linked_steps(runs: Sequence[ObservedRun]) -> ObservedRun:
     """Return the last of some steps, with the earlier ones in whose graphs its backward pass went on.
 
     In the training of two networks against each other, the second loss uses what was computed before the first
-    backward pass.
+    backward pass. What is read only to be shown, such as the loss of the step before, joins nothing.
     """
     joined = replace(runs[-1])
     for earlier in reversed(runs[:-1]):
-        linked = {identify_tensor(tensor) for tensor in joined.tensors if reads_graph_of_before(tensor)}
+        before = [tensor for tensor in joined.tensors if reads_graph_of_before(tensor)]
+        wanted = find_ancestors(joined.find_roots(), joined.parents_of) if before else set()
+        linked = {identify_tensor(tensor) for tensor in before if tensor.index in wanted}
         if not linked:
             break
         if any(tensor.producer is not None and identify_tensor(tensor) in linked for tensor in earlier.tensors):
@@ -553,6 +574,8 @@ class OpFinding(Report):
     suggestion: str = ""
     scope: str = "module"
     """What `module` names: a `module` or a `function`."""
+    about: str = ""
+    """The tensor from outside that it is about; empty if it is about an op."""
 
     def lines(self) -> Iterator[str]:
         """Return what is wrong, where, what it spoils and what to try."""
@@ -664,6 +687,8 @@ class BrokenTensor(NamedTuple):
     """The op that turned its infinity into NaN."""
     has_nan: bool
     """Whether its NaN is what spoils the rest, and not its infinities."""
+    reader: int | None
+    """The op that first computed something from it, behind copies; None for the loss itself."""
 
 
 class GradientFault(NamedTuple):
@@ -809,6 +834,7 @@ class ObservedFaults:
     def _trace_value(self, tensor: int) -> BrokenTensor:
         """Return the tensor that broke first on the way to a broken one."""
         born_nan: int | None = None
+        reader: int | None = None
         wants_nan = self.is_broken(tensor)[0]
         # If the loss is infinite because of an infinity that the user wrote, it is not what was meant.
         meant = set() if not wants_nan and tensor in self._meant else self._meant
@@ -821,7 +847,10 @@ class ObservedFaults:
                 wants_nan = False
             following = with_nan if wants_nan else with_inf
             if not following:
-                return BrokenTensor(tensor, born_nan, wants_nan)
+                return BrokenTensor(tensor, born_nan, wants_nan, reader)
+            producer = self.run.tensors[tensor].producer
+            if producer is not None and (reader is None or self.run.ops[producer].title not in GATHERING_OPS):
+                reader = producer
             tensor = following[0]
 
     @cached_property
@@ -849,22 +878,32 @@ class ObservedFaults:
         return bool(spoiled) and spoiled <= meant
 
     def _describe_origin(self, origin: BrokenTensor, name: str) -> OpFinding:
-        tensor, born_nan, has_nan = origin
+        tensor, born_nan, has_nan, reader = origin
         observed = self.run.tensors[tensor]
         if observed.producer is None:
-            what = "NaN" if self.is_broken(tensor)[0] else "Inf"
-            label = f"{observed.kind} {observed.name}".strip()
-            said = f"{label} has {what} before the step begins"
-            return OpFinding("outside", "", "", None, said, spoils=(name,))
+            said = describe_outside_fault(self.run, tensor, has_nan=has_nan)
+            if reader is None:
+                return OpFinding("outside", "", "", None, said, spoils=(name,), about=observed.name)
+            op = self.run.ops[reader]
+            said = f"{said}; {op.title} reads it"
+            # The op that reads it says where, but it is not at fault.
+            return replace(make_finding(op, "outside", said, spoils=(name,), about=observed.name), op="")
         op = self.run.ops[observed.producer]
         said = describe_forward_fault(self.run, op, tensor, has_nan=has_nan)
-        said += describe_growth(self.run, op, tensor)
+        said += describe_growth(self.run, op, tensor) or self._describe_infinite_data(op)
         if born_nan is not None:
             later = self.run.ops[born_nan]
             said += f"; it turns into NaN in {later.title}" + (f" at {later.place}" if later.place else "")
         element = locate_forward_fault(self.run, op, tensor, has_nan=has_nan)
         kind = "overflow" if only_overflows(element) else "forward"
         return make_finding(op, kind, said, spoils=(name,), suggestion=advise(element, self.run.framework))
+
+    def _describe_infinite_data(self, op: ObservedOp) -> str:
+        """Say from which tensor from outside the infinities come that an op reads; empty if an op made them."""
+        front = [number for number in op.inputs if self.is_broken(number)[1]]
+        while front and self.run.tensors[front[0]].producer is not None:
+            front = [number for number in self.run.value_sources_of(front[0]) if self.is_broken(number)[1]]
+        return f"; {describe_outside_fault(self.run, front[0], has_nan=False)}" if front else ""
 
     def _search_gradients(self, *, harmless: bool = False) -> Iterator[OpFinding]:
         """Yield the ops that first sent something that is not finite; with `harmless`, those that spoil nothing."""
@@ -902,6 +941,22 @@ class ObservedFaults:
         index = None if sent is None else locate_first(~np.isfinite(sent))[0]
         element = break_element(self.run, op, "backward", gradient.sent[slot], index, slot)
         return make_finding(op, "backward", said, spoils=names, suggestion=advise(element, self.run.framework))
+
+
+def describe_outside_fault(run: ObservedRun, tensor: int, *, has_nan: bool) -> str:
+    """Say of a tensor from outside which of its numbers is not finite."""
+    observed = run.tensors[tensor]
+    own = "" if observed.name else f" of shape {observed.shape}"
+    label = f"{observed.kind} {observed.name}".strip() + own
+    said = f"{label} has {'NaN' if has_nan else 'Inf'}"
+    array = run.read_value(tensor)
+    if array is not None and array.ndim:
+        broken = np.isnan(array) if has_nan else ~np.isfinite(array)
+        index, count = locate_first(broken)
+        rows = {int(place[0]) for place in np.argwhere(broken)}
+        others = f", in {len(rows)} of {len(array)} rows" if broken.ndim > 1 and len(rows) > 1 else ""
+        said += f" at element {list(index)}{f' and {count - 1} more' if count > 1 else ''}{others}"
+    return f"{said} before the step begins"
 
 
 def describe_received_sum(run: ObservedRun, op: ObservedOp, gradient: ObservedGradient) -> str:
@@ -1138,6 +1193,8 @@ def find_maker(run: ObservedRun, tensor: int) -> ObservedOp | None:
 COPYING_OPS = {"view", "_unsafe_view", "reshape", "expand", "select", "slice", "squeeze", "unsqueeze", "t", "transpose"}
 COPYING_OPS |= {"permute", "clone", "index", "gather", "_to_copy", "broadcast_in_dim", "convert_element_type"}
 """Ops whose results are elements of their first input."""
+GATHERING_OPS = COPYING_OPS | {"stack", "cat", "unbind", "index_select", "_pin_memory"}
+"""Ops that make a batch of data."""
 
 
 INPLACE_ERROR = re.compile(r"modified by an inplace operation: \[torch\.\w+ \[([\d, ]*)\]\]")

@@ -43,11 +43,13 @@ from wiregrad.exchange.observed_run import (
     SourceCall,
     TensorRef,
     TensorSummary,
+    UpdatedGroup,
     blame_run,
     identify_tensor,
     join_linked_steps,
     reads_graph_of_before,
 )
+from wiregrad.exchange.observed_training import TrainingStep, add_training_faults
 from wiregrad.ir import Place
 
 with require_package("torch", "watching a PyTorch program"):
@@ -79,6 +81,8 @@ MAX_SKIPPED_STEPS = 50
 """How many steps in a row a gradient scaler may skip before its gradients count as broken."""
 WRAPPER_FILES = {os.path.join(TORCH_FOLDER, *file) for file in (("_compile.py",), ("_dynamo", "eval_frame.py"))}
 """Files of the functions that PyTorch puts around each call of a mode."""
+MODED_MODULES = (torch.nn.modules.dropout._DropoutNd, torch.nn.modules.batchnorm._NormBase)
+"""The classes of modules that work otherwise in an evaluation."""
 DETACH = torch.ops.aten.detach.default
 HIDDEN_WRITES = {"aten.native_batch_norm": (3, 4), "aten.cudnn_batch_norm": (3, 4), "aten.miopen_batch_norm": (3, 4)}
 """The arguments that an op writes although its schema does not say so: running statistics."""
@@ -396,8 +400,8 @@ class TensorBook:
         self._known[key, version, requires_grad] = found
         return found
 
-    def name_tensor(self, tensor: Any, kind: str, name: str) -> None:
-        """Name a parameter or buffer, which ops may have read before."""
+    def name_tensor(self, tensor: Any, kind: str, name: str) -> str:
+        """Name a parameter or buffer, which ops may have read before; returns the name that it had, if it had one."""
         key = self.key_of(tensor)
         kind, name = self._names.setdefault(key, (kind, name))
         for requires_grad in (False, True):
@@ -405,6 +409,11 @@ class TensorBook:
             if observed is not None and observed.kind == "input":
                 observed.kind = kind
                 observed.name = name
+        return name
+
+    def find_name(self, tensor: Any) -> str:
+        """Return the name of a parameter or buffer; empty for other tensors."""
+        return self._names.get(self.key_of(tensor), ("", ""))[1]
 
     def add_result(self, tensor: Any, producer: int) -> ObservedTensor:
         """Add the result of an op; whether it requires a gradient is known later."""
@@ -477,10 +486,23 @@ def find_variable(tensor: Any, frame: FrameType | None) -> str:
         if not is_foreign_code(frame.f_code):
             variables = {**frame.f_globals, **frame.f_locals} if frame.f_code.co_name == "<module>" else frame.f_locals
             name = next((name for name, value in variables.items() if value is tensor), None)
+            name = name or next(filter(None, (find_part(*item, tensor) for item in variables.items())), None)
             if name is not None:
                 return name
         frame = frame.f_back
     return ""
+
+
+MAX_SEARCHED_PARTS = 64
+"""Containers with more parts are not searched for the name of a tensor."""
+
+
+def find_part(name: str, container: Any, tensor: Any) -> str | None:
+    """Return what a tensor is called as a part of a dict, list or tuple, such as `batch['x']`; None if it is none."""
+    if not isinstance(container, dict | list | tuple) or len(container) > MAX_SEARCHED_PARTS:
+        return None
+    parts = container.items() if isinstance(container, dict) else enumerate(container)
+    return next((f"{name}[{key!r}]" for key, part in parts if part is tensor), None)
 
 
 _FOREIGN: dict[CodeType, bool] = {}
@@ -526,6 +548,8 @@ class ModuleNames:
         self._calls = 0
         self.added: list[tuple[str, Any]] = []
         """Modules whose parameters are not named yet."""
+        self.moded: dict[Any, bool] = {}
+        """The modules of this step that work otherwise in an evaluation, and whether they ran as in training."""
         if model is not None:
             self.add_tree("", model)
 
@@ -546,8 +570,10 @@ class ModuleNames:
         self._calls += 1
         self.running.append((name, self._calls))
 
-    def leave(self, _module: Any, _args: Any, _result: Any) -> None:
-        """Note that a module has run."""
+    def leave(self, module: Any, _args: Any, result: Any) -> None:
+        """Note that a module has run, and whether it ran as in training."""
+        if isinstance(module, MODED_MODULES) and isinstance(result, torch.Tensor) and result.requires_grad:
+            self.moded[module] = module.training
         if self.running:
             self.running.pop()
 
@@ -880,6 +906,10 @@ class TorchWatch:
         self._forms: dict[Any, OpSchema] = {}
         self._names: dict[TensorKey, tuple[str, str]] = {}
         self._parameters: dict[str, bool] = {}
+        self._model = model
+        self._updated: set[str] = set()
+        self._watched: list[str] = []
+        """The names of the parameters of the model."""
         self._recorder: StepRecorder | None = None
         self.steps: deque[ObservedRun] = deque()
         self.steps_seen = 0
@@ -970,9 +1000,17 @@ class TorchWatch:
                 self._release_oldest()
             self._has_kept_step = False
             self._recorder.begin_backward(roots if isinstance(roots, list | tuple) else [roots])
+            self._recorder.run.eval_modules = self._list_eval_modules()
             # A graph that is kept is used again, by a second backward pass or a derivative of the gradient.
             self._is_step_done = not keeps_graph
         self._backward_depth += 1
+
+    def _list_eval_modules(self) -> dict[str, str]:
+        """Return the names and classes of the modules that ran as in an evaluation, if all did."""
+        moded = self._modules.moded
+        if any(moded.values()) or (self._model is not None and self._model.training):
+            return {}
+        return {self._modules.names[module]: type(module).__name__ for module in moded}
 
     @property
     def run(self) -> ObservedRun:
@@ -1015,9 +1053,9 @@ class TorchWatch:
             if answer.ended and not answer:
                 return explain_error(answer, list(self.steps))
             if answer or last.backwards or not run.backwards:
-                return answer
+                return add_training_faults(answer, list(self.steps))
             # What is computed after the last backward pass, such as a validation.
-            return blame_run(last, torch_replay.saves_tensor) or answer
+            return blame_run(last, torch_replay.saves_tensor) or add_training_faults(answer, list(self.steps))
 
     def explain(self, name: str) -> ObservedExplanation:
         """Say why the gradient of a parameter or input is absent, zero, not finite or what it is."""
@@ -1025,9 +1063,9 @@ class TorchWatch:
             return explain_run(run, name)
 
     def flow(self) -> ObservedFlow:
-        """Measure gradients layer by layer, and find where they vanish, explode or stop."""
+        """Measure gradients layer by layer, and find where they vanish, explode or stop, and faults of the training."""
         with self._pause() as run:
-            return flow_run(run)
+            return flow_run(run, [*self.steps])
 
     def check_backward(self, straight_through: Collection[Any] = ()) -> BackwardCheck:
         """Derive each op again from the recorded values, and name the op or custom function that sent something else.
@@ -1037,15 +1075,30 @@ class TorchWatch:
         with self._pause() as run:
             return torch_replay.check_backward(run, straight_through)
 
-    def _begin_update(self, optimizer: Any, *_: Any) -> None:
+    def _begin_update(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._update_depth += 1
         if self._recorder is not None:
             run = self._recorder.run
             site = self._sites.find(sys._getframe(1))[0]
-            self._update = ObservedUpdate(type(optimizer).__name__, site, len(run.ops))
+            groups = tuple(self._describe_group(group) for group in optimizer.param_groups)
+            idle = ""
+            # A closure computes the gradients when the step has begun.
+            if not any(map(callable, (*args, *kwargs.values()))) and has_no_gradient(optimizer):
+                waits = not run.backwards and any(run.tensors[k].requires_grad for op in run.ops for k in op.outputs)
+                idle = "early" if waits else "reset"
+            self._update = ObservedUpdate(type(optimizer).__name__, site, len(run.ops), groups=groups, idle=idle)
             run.updates.append(self._update)
+            self._updated.update(name for group in groups for name in group.names)
             added = filter(self._used_gradients.is_added, list_parameters(optimizer))
             run.accumulated += [self._recorder.book.look_up(parameter).name for parameter in added]
+
+    def _describe_group(self, group: Mapping[str, Any]) -> UpdatedGroup:
+        """Return the names and the numeric settings of a group of an optimizer's parameters."""
+        assert self._recorder is not None
+        book = self._recorder.book
+        with torch._C._DisableTorchDispatch():
+            settings = {key: float(value) for key, value in group.items() if is_number(value)}
+        return UpdatedGroup(tuple(filter(None, map(book.find_name, group["params"]))), settings)
 
     def _end_update(self, optimizer: Any, *_: Any) -> None:
         if self._recorder is not None:
@@ -1073,6 +1126,7 @@ class TorchWatch:
             if not self._has_kept_step:
                 self._release_oldest()
         self._store.begin_step()
+        self._modules.moded.clear()
         self._is_step_done = False
         self._recorder = StepRecorder(
             self.steps_seen,
@@ -1084,6 +1138,8 @@ class TorchWatch:
             ends_at_leaves=self.ends_at_leaves,
         )
         self._recorder.run.parameters = self._parameters
+        self._recorder.run.watched = self._watched
+        self._recorder.run.updated = self._updated
         self.steps.append(self._recorder.run)
         self.steps_seen += 1
 
@@ -1094,6 +1150,10 @@ class TorchWatch:
 
     def _release_oldest(self) -> None:
         oldest = self.steps.popleft()
+        with torch._C._DisableTorchDispatch():
+            loss = TrainingStep(oldest).loss
+        if self.steps and loss < math.inf:
+            self.steps[0].largest_loss = max(oldest.largest_loss, loss)
         self._ops_released += len(oldest.ops)
         self._store.release(oldest)
 
@@ -1174,14 +1234,28 @@ class TorchWatch:
             return
         added = self._modules.added
         for prefix, root in added:
-            self._parameters.update((name, tensor.requires_grad) for name, tensor in root.named_parameters(prefix))
             named = [("parameter", root.named_parameters(prefix)), ("buffer", root.named_buffers(prefix))]
             for kind, pairs in named:
                 for name, tensor in pairs:
-                    if not is_lazy(tensor):
-                        self._recorder.book.name_tensor(tensor, kind, name)
+                    # A module around one that is known has its parameters, which keep their names.
+                    own = name if is_lazy(tensor) else self._recorder.book.name_tensor(tensor, kind, name)
+                    if kind == "parameter":
+                        self._parameters[own] = tensor.requires_grad
+                        self._watched += [own] if root is self._model else []
         # The parameters of a lazy module that runs are named with the next op.
         self._modules.added = [(prefix, root) for prefix, root in added if has_lazy_parameters(root)]
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a setting is a number, or a tensor of one."""
+    return isinstance(value, bool | int | float) or (isinstance(value, torch.Tensor) and value.numel() == 1)
+
+
+def has_no_gradient(optimizer: Any) -> bool:
+    """Return whether all gradients that an optimizer would use are absent or 0."""
+    gradients = [parameter.grad for parameter in list_parameters(optimizer) if parameter.grad is not None]
+    with torch._C._DisableTorchDispatch():
+        return all(not gradient.is_sparse and not gradient.any() for gradient in gradients)
 
 
 def list_parameters(optimizer: Any) -> list[Any]:

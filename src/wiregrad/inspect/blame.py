@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.dtypes import format_brief_number, to_python_number
-from wiregrad.inspect.report import GradientFlow, Report, RunIndex, format_node_place, join_with_and
+from wiregrad.inspect.report import GradientFlow, Report, RunIndex, describe_node, format_node_place, join_with_and
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, Place, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.advice import Fault, Surroundings, backward_fault, find_advice, forward_fault
@@ -447,10 +447,11 @@ class _BlameWriter:
         read = (
             ""
             if reader is None
-            else f", first read by {Node(self.circuit, reader)}{format_node_place(self.circuit, reader)}"
+            else f", first read by {describe_node(self.circuit, reader)}{format_node_place(self.circuit, reader)}"
         )
-        value = _format_first_nonfinite(self.index.values[located.node])
-        return f"the {kind} {node.title} is {value} from the start{read}"
+        value = self.index.values[located.node]
+        spot = locate_nonfinite(value)
+        return f"the {kind} {node.title} is {_format_first_nonfinite(value)} from the start{spot}{read}"
 
     def _suggest_remedy(self, bit: int, located: LocatedFault) -> str:
         if located.fault is not None:
@@ -519,6 +520,19 @@ def _format_first_nonfinite(value: ArrayLike) -> str:
     array = np.asarray(value)
     spoiled = is_nonfinite(array)
     return format_brief_number(to_python_number(array[spoiled][0] if array.ndim and np.any(spoiled) else array[()]))
+
+
+def locate_nonfinite(value: ArrayLike) -> str:
+    """Return the first element of an array that is not finite, and how many there are, as a suffix.
+
+    >>> locate_nonfinite([[0.0, 1.0], [np.nan, np.inf]]), locate_nonfinite(np.nan)
+    (' (element [1, 0] and 1 more)', '')
+    """
+    places = np.argwhere(is_nonfinite(np.asarray(value))) if np.ndim(value) else np.zeros((0, 0), int)
+    if not len(places):
+        return ""
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return f" (element {places[0].tolist()}{more})"
 
 
 def _surroundings_of(index: RunIndex) -> Surroundings:

@@ -8,7 +8,7 @@ None is absent (see `wiregrad.ops.gradient_flow`). Nothing recurses: nodes are v
 `rewriting` has the walk that most passes share, and the passes that use it: `simplify` and its parts make circuits
 smaller without changing a value (`simplify_finite` does more where all numbers are finite), `insert_splitters` writes
 fan-out, `with_convention` changes the slopes that nodes take on their kinks, and `expand` replaces arrays by their
-elements (`expand_unnamed` faster, for native code).
+elements (`expand_unnamed` faster, for native code). `guarded_gradients` prepares circuits for other libraries.
 
 Other rooms may call everything in `__all__`, and `Rewriter` to write a pass of their own. The input of a pass is not
 changed.

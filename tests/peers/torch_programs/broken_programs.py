@@ -527,7 +527,7 @@ def loss_scale_that_overflows() -> Any:
 def data_that_holds_nan() -> Any:
     model = nn.Linear(2, 1)
     x = torch.tensor([[1.0, float("nan")]])
-    return watch_step(model, lambda: model(x).sum())
+    return watch_step(model, lambda: model(x).sum())  # broken
 
 
 @broken(ask_explain("w"), "clamp", words=("clamp", "0"))

@@ -118,9 +118,9 @@ class Flight(Report):
     called with each event, or is "raise" to stop there. `keep` is the number of steps before the first event whose
     parameters are copied. Other settings are those of `Limits`: vanish, explode, dead, patience, early and watch.
 
-    `watch` holds the kinds of events to look for, by default nonfinite, vanished, exploded, stuck and dead; for
-    explosions only, pass `watch="exploded"`. A training whose gradient fades while its loss comes down has converged,
-    which is an event only if "converged" is watched for.
+    `watch` holds the kinds of events to look for, by default nonfinite, vanished, exploded, stuck, dead and overshot
+    (steps that are too long); for explosions only, pass `watch="exploded"`. A training whose gradient fades while its
+    loss comes down has converged, which is an event only if "converged" is watched for.
 
     >>> flight = Flight()
     >>> for step in range(40):
@@ -146,7 +146,7 @@ class Flight(Report):
         self.keep = check_count("keep", keep, 0)
         self._on_event = on_event
         self._judge = StepJudge(_make_limits(limits))
-        self._gauge = StepGauge(groups)
+        self._gauge = StepGauge(groups, measures_slopes="overshot" in self._judge.limits.watch)
         self._history = StepHistory(capacity, training_steps.FIRST_GROUP_COLUMN)
         self._events: list[Event] = []
         self._kept: deque[Snapshot] = deque(maxlen=keep + 1)
@@ -211,7 +211,7 @@ class Flight(Report):
         # While an event may be developing, the copies of the steps before it are not overwritten.
         if self.keep and not self._events and not self._judge.is_suspicious:
             self._kept.append(copy_step(self.steps - 1, params, inputs))
-        fresh = self._judge.judge_step(self.steps - 1, number, seen)
+        fresh = self._judge.judge_step(self.steps - 1, number, seen, self._gauge.slopes)
         self._events += fresh
         self._announce_events(fresh)
         return tuple(fresh)

@@ -49,6 +49,7 @@ from wiregrad.inspect.flow import (
     tally_numbers,
     tally_of_zeros,
 )
+from wiregrad.inspect.step_slopes import StepSlopes, describe_overshoot, find_overshoot
 from wiregrad.ir import join_first_names
 
 MAX_STORED_NUMBERS = 2_000_000
@@ -411,11 +412,15 @@ class StepGauge:
     0.0
     """
 
-    def __init__(self, groups: Grouping) -> None:
+    def __init__(self, groups: Grouping, *, measures_slopes: bool = False) -> None:
         self._groups = groups
+        self._measures_slopes = measures_slopes
         self.structure: StepStructure | None = None
         self._before: dict[str, list[NDArray[Any]]] = {}
+        self._gradients: dict[str, list[NDArray[Any]]] = {}
         self._sizes: dict[str, float] = {}
+        self.slopes: tuple[float, float] | None = None
+        """The slopes of the loss along the last step, at its start and its end; None if they are not known."""
 
     def measure_step(self, params: object, grads: object) -> dict[str, GroupMeasurement]:
         """Measure one step; the first step fixes the structure."""
@@ -426,6 +431,9 @@ class StepGauge:
         present = None if slopes is None else {path: slope for path, slope in slopes.items() if slope is not None}
         _check_grads(structure, present or {})
         self.structure = structure
+        self.slopes = None
+        if self._measures_slopes:
+            self.slopes = self._measure_slopes(structure, values, present or {})
         return {name: self._measure_group(structure, name, values, present) for name in structure.groups}
 
     def _check_structure(self, leaves: Mapping[LeafPath, Any], of_params: bool) -> StepStructure:
@@ -447,6 +455,26 @@ class StepGauge:
             return GroupMeasurement(gradient, absent, math.nan, 0, math.nan)
         return GroupMeasurement(gradient, absent, *self._measure_movement(name, structure.flat_arrays(name, values)))
 
+    def _measure_slopes(
+        self, structure: StepStructure, values: Mapping[LeafPath, Any], slopes: Mapping[LeafPath, Any]
+    ) -> tuple[float, float] | None:
+        """Return the slopes along the step from the numbers before, and keep copies of these gradients."""
+        before = after = 0.0
+        is_known = bool(slopes)
+        for name in structure.groups:
+            gradients = structure.flat_arrays(name, slopes)
+            parts = structure.flat_arrays(name, values), self._before.get(name, []), self._gradients.get(name, [])
+            sizes = [[array.size for array in arrays] for arrays in (gradients, *parts)]
+            is_known = is_known and all(each == sizes[0] for each in sizes)
+            if is_known:
+                with np.errstate(all="ignore"):
+                    for arrays in zip(*parts, gradients, strict=True):
+                        products = _slope_products(*arrays)
+                        before += products[0]
+                        after += products[1]
+            copy_arrays(self._gradients.setdefault(name, []), gradients)
+        return (before, after) if is_known else None
+
     def _measure_movement(self, name: str, arrays: Sequence[NDArray[Any]]) -> tuple[float, int, float]:
         """Return the size of the parameters, the count of non-finite ones, and their relative movement."""
         before = self._before.get(name)
@@ -463,6 +491,29 @@ class StepGauge:
         self._sizes[name] = size
         broken = 0 if math.isfinite(size) else join_tallies(map(tally_numbers, arrays)).nonfinite
         return size, broken, moved / largest if largest > 0 else moved
+
+
+def _slope_products(
+    now: NDArray[Any], old: NDArray[Any], before: NDArray[Any], after: NDArray[Any]
+) -> tuple[float, float]:
+    """Return the products of a movement with the gradients before and after it."""
+    sums = [0.0, 0.0]
+    # Block by block, so that what is read twice stays in the cache.
+    room = np.empty(min(BLOCK_SIZE, now.size), np.result_type(now, old))
+    for fresh, stored, *gradients in zip(*map(split_blocks, (now, old, before, after)), strict=True):
+        move = np.subtract(fresh, stored, out=room[: fresh.size])
+        for k, gradient in enumerate(gradients):
+            sums[k] += float(np.vdot(move, gradient))
+    return sums[0], sums[1]
+
+
+def copy_arrays(copies: list[NDArray[Any]], arrays: Sequence[NDArray[Any]]) -> None:
+    """Copy arrays into earlier copies, where these have the same sizes and dtypes."""
+    if [(x.size, x.dtype) for x in copies] != [(x.size, x.dtype) for x in arrays]:
+        copies[:] = [array.copy() for array in arrays]
+        return
+    for copied, array in zip(copies, arrays, strict=True):
+        np.copyto(copied, array)
 
 
 def _gradients_by_path(leaves: Mapping[LeafPath, Any], grads: object) -> dict[LeafPath, Any] | None:
@@ -503,7 +554,7 @@ def _block_sizes(now: NDArray[Any], old: NDArray[Any]) -> Iterator[tuple[int, fl
         yield fresh.size, block_rms(fresh), moved
 
 
-WRONG_KINDS = ("nonfinite", "vanished", "exploded", "stuck", "dead")
+WRONG_KINDS = ("nonfinite", "vanished", "exploded", "stuck", "dead", "overshot")
 """The kinds of events that are watched for by default."""
 KINDS = (*WRONG_KINDS, "converged")
 """All kinds of events."""
@@ -511,6 +562,8 @@ MIN_EARLY_STEPS = 3
 """Minimum number of steps for an early median."""
 IMPROVED_SHARE = 0.01
 """A loss has come down if it fell by more than this share of the first loss."""
+MAX_LONG_STEPS = 50
+"""How many steps in a row that go too far are remembered."""
 KEPT_SHARE = 0.9
 """It has stayed down if at least this share of the largest fall remains."""
 
@@ -558,6 +611,9 @@ class Limits:
     A gradient that fades while the loss comes down and stays down has converged, and so have parameters that moved and
     then stand still. That is not wrong, and is an event only if it is watched for. A gradient that becomes exactly 0 at
     once has converged only if the loss is at most `vanish` times the first loss.
+
+    Steps overshot if at least two in a row went past the lowest point on their way, and the loss became twice as large
+    as ever before: the learning rate is too large.
 
     `watch` holds the kinds to look for, one or several; by default all that are wrong. For explosions only, pass
     `watch="exploded"`; to stop at convergence, `watch="converged"` with `on_event="raise"`.
@@ -678,16 +734,27 @@ class StepJudge:
     _peak: dict[str, float] = field(default_factory=dict)
     _faded: set[str] = field(default_factory=set)
     _moved: set[str] = field(default_factory=set)
+    _last_loss: float = math.nan
+    _largest_loss: float = -math.inf
+    """The largest loss before the steps that go too far."""
+    _long_steps: list[StepSlopes] = field(default_factory=list)
+    """The last steps, all of which go too far."""
 
     @property
     def is_suspicious(self) -> bool:
         """Whether a warning sign may become an event."""
         return bool(self._since)
 
-    def judge_step(self, step: int, loss: float, seen: dict[str, GroupMeasurement]) -> list[Event]:
-        """Return the events that a step confirms."""
+    def judge_step(
+        self,
+        step: int,
+        loss: float,
+        seen: dict[str, GroupMeasurement],
+        slopes: tuple[float, float] | None = None,
+    ) -> list[Event]:
+        """Return the events that a step confirms; `slopes` are those along the step that led to it."""
         self._course.add_loss(loss)
-        signs = [*self._loss_signs(loss)]
+        signs = [*self._loss_signs(loss), *self._overshoot_signs(loss, slopes)]
         for name, measured in seen.items():
             signs += self._group_signs(name, measured)
         signs = [sign for sign in signs if sign.kind in self.limits.watch]
@@ -709,6 +776,20 @@ class StepJudge:
             yield WarningSign("nonfinite", "loss", "", loss, f"the loss is {name}", sure=True)
         else:
             yield from self._explosion_signs("loss", "", abs(loss), self._early_median("", abs(loss)), "the loss")
+
+    def _overshoot_signs(self, loss: float, slopes: tuple[float, float] | None) -> Iterator[WarningSign]:
+        last = None if slopes is None else StepSlopes(self._last_loss, loss, *slopes)
+        if last is not None and last.goes_too_far:
+            self._long_steps = [*self._long_steps[1 - MAX_LONG_STEPS :], last]
+        else:
+            losses = (self._largest_loss, self._last_loss, *(step.loss_before for step in self._long_steps))
+            self._largest_loss = max(number for number in losses if not math.isnan(number))
+            self._long_steps = []
+        self._last_loss = loss
+        found = find_overshoot(self._long_steps, self._largest_loss)
+        if found:
+            words = f"{describe_overshoot(found)}: lower the learning rate"
+            yield WarningSign("overshot", "loss", "", loss, words, found[0].loss_before, sure=True)
 
     def _group_signs(self, name: str, seen: GroupMeasurement) -> Iterator[WarningSign]:
         if seen.broken:
