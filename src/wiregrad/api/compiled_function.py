@@ -65,8 +65,10 @@ from wiregrad.backends.replay_engines import (
 from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun, format_brief_number
 from wiregrad.errors import (
     COMPILED_FUNCTION_HABITS,
+    EscapeError,
     GradientError,
     InterpreterWarning,
+    NoRuleError,
     OperandError,
     add_missing_names,
     lead_to,
@@ -780,11 +782,26 @@ class VariantCache:
         """The kinds of calls that turned out to be too long to be recorded at once."""
         self.batches: dict[bool, RepeatedBatch | None] = {}
         """What answers batches like the last one, by whether it asked for gradients."""
+        self._failures: dict[Any, tuple[str, int, int]] = {}
+        """The kinds of calls that could not be recorded: why, how often, and how many calls are not recorded now."""
         self.failed_replays: Counter[Any] = Counter()
         """How many recordings of each kind of calls did not give the recorded result."""
         code = getattr(f, "__code__", None)
         self.is_postponed = isinstance(code, CodeType) and len(code.co_code) > MAX_FIRST_CODE_BYTES
         """Whether the first gradient is computed before the code is read."""
+
+    def note_failure(self, key: Any, reason: str) -> None:
+        """Note that calls of a kind could not be recorded: the more often, the more calls run the function at once."""
+        _, failures, _ = self._failures.get(key, ("", 0, 0))
+        self._failures[key] = reason, failures + 1, min(2**failures, MAX_SKIPPED_CALLS)
+
+    def skip_recording(self, key: Any) -> str | None:
+        """Return why a call is not recorded; None if it may be."""
+        reason, failures, skips = self._failures.get(key, ("", 0, 0))
+        if not skips:
+            return None
+        self._failures[key] = reason, failures, skips - 1
+        return reason
 
     @functools.cached_property
     def outside_state(self) -> OutsideState:
@@ -1015,15 +1032,36 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return self._call_plainly(f, args, kwargs)
 
     def _call_plainly(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function itself; if it uses methods that only recorded numbers have, its result is recorded."""
+        """Call the function itself in place of a recording; the result is what a recording would give.
+
+        Python raises an error, or has a complex number, where recorded numbers become infinite or NaN. So where that
+        may have happened the function is called with recorded numbers, and also if it uses methods that only those
+        have.
+        """
         if f is not self._f:
             return f(*args, **kwargs)
-        if not self._needs_values:
+        reads = self._cache.outside_state.reads
+        if self._needs_values or reads.hides_arithmetic:
+            return self._call_with_values(args, kwargs)
+        try:
+            result = f(*args, **kwargs)
+        except AttributeError:
+            self._needs_values = True
+            return self._call_with_values(args, kwargs)
+        except (ArithmeticError, TypeError, ValueError):
             try:
-                return f(*args, **kwargs)
-            except AttributeError:
-                self._needs_values = True
-        recording = certify(f, args, kwargs, keep=False)
+                return self._call_with_values(args, kwargs)
+            except Exception:
+                # Not with this error as its cause: it is one of the library.
+                pass
+            raise
+        if reads.raises_powers and any(map(np.iscomplexobj, flatten(result)[0])):
+            return self._call_with_values(args, kwargs)
+        return result
+
+    def _call_with_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function with recorded numbers, and return its result as plain numbers."""
+        recording = certify(self._f, args, kwargs, keep=False)
         return unflatten(recording.tree, recording.results)
 
     def jacobian(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -1580,16 +1618,16 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
     ) -> Any:
         """Run and record the function; return its result."""
         limit = MAX_RECORDINGS if self._limit is None else self._limit
-        if self._records >= limit:
+        is_over = self._records >= limit
+        if is_over:
             self._warn_once(limit)
-            self._fallbacks[f"recorded {limit} times, which is the limit"] += 1
+        if is_over or cache.failed_replays[key] >= MAX_FAILED_REPLAYS:
+            self._fallbacks[f"recorded {limit} times, which is the limit" if is_over else NOT_REPRODUCIBLE] += 1
             return self._call_plainly(f, args, kwargs)
         began = time.thread_time()
         with self._lock:
             cache.outside_state.follow(*call.named)
-        reason = cache.outside_state.opaque
-        if reason is None and cache.failed_replays[key] >= MAX_FAILED_REPLAYS:
-            reason = NOT_REPRODUCIBLE
+        reason = cache.outside_state.opaque or cache.skip_recording(key)
         if reason is not None:
             return self._call_function(f, args, kwargs, reason)
         # What is printed cannot be undone.
@@ -1607,7 +1645,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if call.with_labels:
             cache.label_kinds[key] = False
             return self._answer_call(args, kwargs, f, query)
-        return self._call_after_failure(recording, f, args, kwargs)
+        answer = self._call_after_failure(recording, f, args, kwargs)
+        cache.note_failure(key, describe_failure(recording))
+        return answer
 
     def _answer_by_recording(
         self,
@@ -1640,7 +1680,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             # A change means that another thread has interfered, so the recording is not kept.
             self._keep_variant(cache, key, variant, walk, call.inputs, args, kwargs)
         answer = query(variant, call.inputs)
-        return f(*args, **kwargs) if type(answer) is Flip else answer
+        return self._call_plainly(f, args, kwargs) if type(answer) is Flip else answer
 
     def _compile_replay(
         self,
@@ -1719,7 +1759,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if isinstance(error, NotReplayableError):
             return self._call_function(f, args, kwargs, str(error))
         try:
-            return self._call_function(f, args, kwargs, f"recording it raised {type(error).__name__}")
+            return self._call_function(f, args, kwargs, describe_failure(error))
         except AttributeError:
             # It uses methods that only recorded numbers have, so the error of the recording is the relevant one.
             raise error from None
@@ -1840,6 +1880,13 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 return None
             parts.append((tree, starts[place], starts[place] + count))
         return parts, single
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return why a function could not be recorded; what depends on the numbers of a call is left out."""
+    text = str(error).partition("\n")[0]
+    details = f": {text}" if isinstance(error, EscapeError | NoRuleError) else ""
+    return f"recording it raised {type(error).__name__}{details}"
 
 
 def _is_plain_number(leaf: object) -> bool:
