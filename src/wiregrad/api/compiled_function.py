@@ -1352,7 +1352,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """Return C99 with all branches recorded so far: NAME(x, grad), and NAME_status(x), 0 where one is valid.
 
         `function` is `value`, `value_and_grad`, `jacobian` or `hessian`. The numbers of `x` and of the derivatives are
-        those of all arguments, in order; the results are those of the function, in order. Where the function takes a
+        those of all arguments, in order; the results are those of the function, in order. With `value_and_jacobian`,
+        results are followed by their derivatives by the selected arguments, and the branches are those in which the
+        method of that name was called. Where the function takes a
         branch that was not recorded, results are NaN, and the status is the number of that branch in the list at the
         top. `real`, `header` and `assume` are those of `Circuit.to_c`; `assume` is that of `wg.compile` if none is
         given. With the arguments of a call as `test`, the code has a self-test at that point.
@@ -1363,6 +1365,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         >>> turn = compile(lambda x, y: [x * y, x - y])
         >>> turn(1.0, 2.0), "void jacobian(const double *inputs, double *jac)" in turn.to_c("jacobian")
         ([2.0, -1.0], True)
+        >>> turn.value_and_jacobian(1.0, 2.0), "void value_and_jacobian(" in turn.to_c("value_and_jacobian")
+        (([2.0, -1.0], [2.0, 1.0]), True)
         """
         is_finite = codegen.check_assumption(self._assume if assume is None else assume)
         return self._write_branches("c", function, name, test, finite=is_finite, real=real, header=header)
@@ -1401,6 +1405,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
           1 addition, 1 multiplication, 1 square root
           functions: sqrt 1)
         """
+        if function == "value_and_jacobian":
+            return self._find_value_and_jacobian().count_ops("value")
         recordings = self._list_written_recordings(function)
         by_element = function in codegen.DIFFERENTIATED_BY_ELEMENT
         circuits = [recording.build_result_circuit(by_element=by_element) for recording in recordings]
@@ -1426,10 +1432,25 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         finite: bool = False,
         **options: object,
     ) -> str:
+        if function == "value_and_jacobian":
+            both = self._find_value_and_jacobian()
+            usual = codegen.usual_name(function, language) if name is None else name
+            return both._write_branches(language, "value", usual, test, finite=finite, **options)
         recordings = self._list_written_recordings(function)
         if test is not None:
             options["test"] = self._compute_self_test(recordings, function, test)
         return codegen.write_branches(recordings, language, function, name, finite=finite, **options)
+
+    def _find_value_and_jacobian(self) -> CompiledFunction[..., Any]:
+        """Return the function whose results are the values and all derivatives; raise if it was not called yet."""
+        both = self._derive("value_and_jacobian", make_value_and_jacobian)
+        if not both.info.calls:
+            called = f"{function_name(self._f)}.value_and_jacobian"
+            raise OperandError(
+                f"{called} has recordings of its own, from which its code is written, and was not called yet: call it "
+                "once for each branch that the code shall have"
+            )
+        return both
 
     def _find_written_tree(self) -> VariantTree:
         """Return the recordings of the only kind of calls; raise if there are none or several kinds."""
