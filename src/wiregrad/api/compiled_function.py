@@ -1041,7 +1041,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if f is not self._f:
             return f(*args, **kwargs)
         reads = self._cache.outside_state.reads
-        if self._needs_values or reads.hides_arithmetic:
+        differs = reads.raises_powers or reads.catches_errors
+        if self._needs_values or (differs and reads.hides_arithmetic):
             return self._call_with_values(args, kwargs)
         try:
             result = f(*args, **kwargs)
@@ -1055,7 +1056,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 # Not with this error as its cause: it is one of the library.
                 pass
             raise
-        if reads.raises_powers and any(map(np.iscomplexobj, flatten(result)[0])):
+        if differs and any(map(np.iscomplexobj, flatten(result)[0])):
             return self._call_with_values(args, kwargs)
         return result
 
