@@ -485,6 +485,9 @@ class GeneratorSearch(OutsideState):
                 if not is_known_class(base):
                     self.add_scope(ClassScope(base, path))
 
+    def forbid_names(self, thing: object, path: str, names: frozenset[str]) -> None:
+        """Pass over a thing that cannot be compared if the code names some attributes: it draws no numbers."""
+
     def reserve_things(self, count: int, path: str) -> bool:
         """Return that the walk goes on: any number of things may be looked at."""
         return True
