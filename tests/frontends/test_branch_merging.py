@@ -582,6 +582,19 @@ def leaves_the_inner_loop(a: Any, b: Any) -> Any:
     return total
 
 
+def inner_loop_that_is_not_merged(a: Any, b: Any) -> Any:
+    for k in range(3):
+        a = a * 0.75 + 0.25 * k
+        for k in range(4):  # noqa: PLW2901 - what is tested is a counter that is read after the loop
+            a = a * 0.75 + 0.25 * k
+            if a > 1.45:
+                break
+        a = a + k
+        if a * b < 0.5:
+            return a - b
+    return a
+
+
 def root_below_zero_after_the_exit(a: Any, b: Any) -> Any:
     for k in range(4):
         if a < 0.5 * k:
@@ -642,7 +655,7 @@ def write_loops(rng: random.Random, depth: int = 1, in_loop: bool = False) -> li
     return lines
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(40), 5793])
 def test_random_loops_that_are_left_early_give_what_python_gives(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     text = "\n".join(["def f(a, b):", "    y = a - b", *write_loops(rng), "    return y", ""])
@@ -652,6 +665,10 @@ def test_random_loops_that_are_left_early_give_what_python_gives(seed: int, tmp_
     exec(compile(text, str(file), "exec"), scope)
 
     check_everywhere(scope["f"], [(rng.uniform(-2, 2), rng.uniform(-2, 2)) for _ in range(20)])
+
+
+def test_a_loop_inside_that_is_not_merged_keeps_its_exits_to_itself() -> None:
+    check_everywhere(inner_loop_that_is_not_merged)
 
 
 def test_a_long_loop_is_recorded_as_far_as_it_goes() -> None:

@@ -271,7 +271,9 @@ class BranchMerger:
         for item in self._iterate(step, variables, outside):
             if step.target is not None:
                 self._assign(step.target, item, variables)
-            end = self._run_block(step.body, 0, variables, outside)
+            # The exits of a loop around this one are other ones.
+            with self._without_exits():
+                end = self._run_block(step.body, 0, variables, outside)
             if end is LOOP_END:
                 return None
             if end is not None and end is not NEXT_TURN:
@@ -403,15 +405,14 @@ class BranchMerger:
         skips: list[LoopExit] = []
         skipped: Any = None
         for each in self._exits or ():
-            condition = self._run_anchored(lambda c=each.condition, s=skipped: _unless(s, c), step.anchor, outside)
+            condition = self._run_anchored(partial(_unless, skipped, each.condition), step.anchor, outside)
             if each.end is NEXT_TURN:
                 skips.append(each)
-                skipped = self._run_anchored(lambda c=condition, s=skipped: _either(s, c), step.anchor, outside)
+                skipped = self._run_anchored(partial(_either, skipped, condition), step.anchor, outside)
             else:
                 turns.exits.append(LoopExit(condition, each.end, each.variables))
-                turns.has_left = self._run_anchored(
-                    lambda c=condition: _either(turns.has_left, c), step.anchor, outside
-                )
+                either = partial(_either, turns.has_left, condition)
+                turns.has_left = self._run_anchored(either, step.anchor, outside)
         if skips and not (end is None or end is NEXT_TURN):
             raise CannotMergeError
         for skip in reversed(skips):
@@ -454,9 +455,8 @@ class BranchMerger:
         assert end is not None
         value = end.value
         for each in reversed(returns):
-            value = self._run_anchored(
-                lambda each=each, rest=value: self._join(each.condition, each.end.value, rest), step.anchor, outside
-            )
+            join = partial(self._join, each.condition, each.end.value, value)
+            value = self._run_anchored(join, step.anchor, outside)
         return BlockEnd("return", value)
 
     def _run_exit(
