@@ -1382,11 +1382,12 @@ def count_turns(x: Any) -> Any:
 
 def stop_early(x: Any) -> Any:
     total = 0.0
-    for _ in range(100):
+    turns = 0
+    for turns in range(100):  # noqa: B007 - the number that is read after the loop is what cannot be merged
         total = total + x
         if total > 50.0:
             break
-    return total
+    return total + turns
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,24 @@ def test_the_jacobian_of_a_function_of_arrays_is_that_of_wg_jacobian(seed: int, 
     np.testing.assert_allclose(values, arm(*point), atol=1e-12)
 
 
+def test_values_and_jacobian_are_one_function_in_code(tmp_path: Path) -> None:
+    fast = wg.compile(lambda x, y: [x * y, np.sin(x) - y], argnums=(0, 1))
+    with pytest.raises(OperandError, match="value_and_jacobian has recordings of its own"):
+        fast.to_c("value_and_jacobian")
+    fast.value_and_jacobian(1.0, 2.0)
+    wanted = fast.value_and_jacobian(0.5, 3.0)
+    text = fast.to_c("value_and_jacobian", test=(0.5, 3.0))
+    status, _, (found,) = call(build(text, tmp_path), "value_and_jacobian", [0.5, 3.0], 6)
+    python: dict[str, Any] = {}
+    exec(fast.to_python("value_and_jacobian"), python)
+
+    assert status == 0
+    np.testing.assert_allclose(found, flatten_numbers(wanted), rtol=1e-15)
+    np.testing.assert_allclose(list(python["value_and_jacobian"](0.5, 3.0).values()), found, rtol=1e-15)
+    assert "function valueAndJacobian(" in fast.to_js("value_and_jacobian")
+    assert fast.count_ops("value_and_jacobian").total >= 4
+
+
 @pytest.mark.parametrize("function", ["value", "jacobian"])
 def test_branches_with_several_results_are_right_or_have_a_status(function: str, tmp_path: Path) -> None:
     fast = wg.compile(settle, argnums=(0, 1), limit=8)

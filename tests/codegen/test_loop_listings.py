@@ -99,6 +99,27 @@ def test_c_listings_of_loops_agree_with_the_interpreter() -> None:
         assert_close(result[0], expect_results(circuit, OTHER), name)
 
 
+def test_c_listings_of_loops_are_written_in_floats_too() -> None:
+    circuits = [trace_vector(name) for name in SAMPLE]
+    listings = [
+        RunnableListing(circuit.to_c(name=f"f{k}", real="float"), f"f{k}", circuit.inputs, sizes=(SIZE,), real="float")
+        for k, circuit in enumerate(circuits)
+    ]
+    results = run_c(listings, [[OTHER]] * len(listings), flags=("-O1", "-Wall", "-Wextra", "-Werror", "-std=c99"))
+
+    for name, circuit, result in zip(SAMPLE, circuits, results, strict=True):
+        np.testing.assert_allclose(result[0], expect_results(circuit, OTHER), rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_a_loop_whose_body_has_other_numbers_is_refused_in_c() -> None:
+    weights = np.ones((3, 2), np.float32)
+    circuit = wg.trace(lambda x: np.sum(wg.scan(lambda c, w: (c * w, np.sum(c)), x, weights)[0]), np.ones(2))
+
+    for real in (None, "float", "double"):
+        with pytest.raises(NoRuleError, match="real numbers of one type"):
+            circuit.to_c(real=real)
+
+
 @pytest.mark.parametrize("language", ["python", "js"])
 def test_script_listings_of_loops_agree_with_the_interpreter(language: str) -> None:
     # A branch of an untraced number is no node, and arrays remain.

@@ -513,6 +513,194 @@ def test_a_loop_whose_turns_cannot_be_merged_is_certified(f: Callable[..., Any])
     assert fast.info.records > 1
 
 
+def returns_from_a_loop(a: Any, b: Any) -> Any:
+    for k in range(5):
+        if a * k > b:
+            return a * k
+    return a - b
+
+
+def leaves_a_loop(a: Any, b: Any) -> Any:
+    y = a
+    for _ in range(5):
+        y = y * b + 1.0
+        if y > 2.0:
+            break
+    return y + a
+
+
+def skips_turns(a: Any, b: Any) -> Any:
+    y = a
+    for k in range(6):
+        if y < b * k:
+            continue
+        y = y * 0.5 + b
+    return y
+
+
+def breaks_before_it_returns(a: Any, b: Any) -> Any:
+    y = a
+    for k in range(4):
+        if y > 1.5:
+            break
+        if b > 0.4 * k:
+            return y * b
+        y = y + 0.5
+    return y - b
+
+
+def returns_in_an_else(a: Any, b: Any) -> Any:
+    for c in [a, b, a * b]:
+        if c < 1.0:
+            a = a + c
+        else:
+            return a - c
+    return a
+
+
+def chain_of_exits(a: Any, b: Any) -> Any:
+    for c, d in zip([a, b, a + b], [0.5, 1.0, 1.5], strict=True):
+        if c > d:
+            return c - d
+        elif c < -d:
+            break
+        elif c < 0.0:
+            continue
+        a = a + 0.25 * d
+    return a * b
+
+
+def leaves_the_inner_loop(a: Any, b: Any) -> Any:
+    total = 0.0
+    for i in range(3):
+        for j in range(3):
+            if a * i > b + j:
+                break
+            total = total + a * j + b
+            if total > 6.0:
+                return total - a
+    return total
+
+
+def inner_loop_that_is_not_merged(a: Any, b: Any) -> Any:
+    for k in range(3):
+        a = a * 0.75 + 0.25 * k
+        for k in range(4):  # noqa: PLW2901 - what is tested is a counter that is read after the loop
+            a = a * 0.75 + 0.25 * k
+            if a > 1.45:
+                break
+        a = a + k
+        if a * b < 0.5:
+            return a - b
+    return a
+
+
+def root_below_zero_after_the_exit(a: Any, b: Any) -> Any:
+    for k in range(4):
+        if a < 0.5 * k:
+            break
+        b = b + np.sqrt(a - 0.5 * k)
+    return b
+
+
+def loop_in_an_arm(a: Any, b: Any) -> Any:
+    y = b
+    if a > 0.5:
+        for k in range(4):
+            if y > 2.0:
+                break
+            y = y + a * k
+    return y
+
+
+def helper_that_returns_early(a: Any, b: Any) -> Any:
+    return returns_from_a_loop(a, b) * 2.0 + leaves_a_loop(b, a)
+
+
+WITH_EXITS = [
+    *(returns_from_a_loop, leaves_a_loop, skips_turns, breaks_before_it_returns, returns_in_an_else, chain_of_exits),
+    *(leaves_the_inner_loop, root_below_zero_after_the_exit, loop_in_an_arm, helper_that_returns_early),
+]
+
+
+@pytest.mark.parametrize("f", WITH_EXITS, ids=lambda f: f.__name__)
+def test_breaks_continues_and_returns_in_for_loops_are_merged(f: Callable[..., Any]) -> None:
+    fast = check_everywhere(f)
+
+    assert fast.info.records == 1
+    assert fast.info.variants[0].certificates == 0
+    assert not fast.info.fallbacks
+
+
+def write_loops(rng: random.Random, depth: int = 1, in_loop: bool = False) -> list[str]:
+    """Return random statements on a, b and y, with loops that are left early."""
+    lines = []
+    pad = "    " * depth
+    for _ in range(rng.randint(1, 3)):
+        test = f"{rng.choice(['y', 'a', 'y * b'])} {rng.choice('<>')} {rng.uniform(-2, 2):.2f}"
+        kind = rng.choice(["assign", "assign", "loop", "if", "return", *["exit"] * (3 * in_loop)])
+        if kind == "loop" and depth < 4:
+            lines += [f"{pad}for k in range({rng.randint(1, 5)}):", f"{pad}    y = y * 0.75 + 0.25 * k"]
+            lines += write_loops(rng, depth + 1, True)
+        elif kind == "if" and depth < 4:
+            lines += [f"{pad}if {test}:", *write_loops(rng, depth + 1, in_loop)]
+            if rng.random() < 0.5:
+                lines += [f"{pad}else:", *write_loops(rng, depth + 1, in_loop)]
+        elif kind == "exit":
+            lines += [f"{pad}if {test}:", f"{pad}    {rng.choice(['break', 'continue', 'return y - a'])}"]
+        elif kind == "return":
+            lines += [f"{pad}if {test}:", f"{pad}    return y * {rng.uniform(-2, 2):.2f}"]
+        else:
+            lines.append(f"{pad}y = {rng.choice(['y + a', 'y * b - 0.5', 'b - y', 'abs(y) - a'])}")
+    return lines
+
+
+@pytest.mark.parametrize("seed", [*range(40), 5793])
+def test_random_loops_that_are_left_early_give_what_python_gives(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    text = "\n".join(["def f(a, b):", "    y = a - b", *write_loops(rng), "    return y", ""])
+    file = tmp_path / "loops.py"
+    file.write_text(text)
+    scope: dict[str, Any] = {"np": np}
+    exec(compile(text, str(file), "exec"), scope)
+
+    check_everywhere(scope["f"], [(rng.uniform(-2, 2), rng.uniform(-2, 2)) for _ in range(20)])
+
+
+def test_a_loop_inside_that_is_not_merged_keeps_its_exits_to_itself() -> None:
+    check_everywhere(inner_loop_that_is_not_merged)
+
+
+def test_a_long_loop_is_recorded_as_far_as_it_goes() -> None:
+    def root(a: Any, b: Any) -> Any:
+        x = b
+        for _ in range(1_000):
+            x = 0.5 * (x + a / x)
+            if abs(x * x - a) < 1e-9:
+                break
+        return x
+
+    fast = check_everywhere(root, [(2.0, 1.0), (2.0, 1.5), (3.0, 2.0), (1e6, 1.0)])
+
+    assert [variant.certificates for variant in fast.info.variants] == [1, 1]
+    assert fast.info.variants[0].nodes < fast.info.variants[1].nodes
+
+
+def test_items_of_an_iterator_in_a_variable_are_used_once() -> None:
+    def f(a: Any, b: Any) -> Any:
+        items = zip([a, b, a * b], [1.0, 2.0, 3.0], strict=True)
+        total = 0.0
+        for c, d in items:
+            if c > d:
+                break
+            total = total + c * d
+        for c, d in items:
+            total = total + c + d
+        return total
+
+    check_everywhere(f, [point for point in POINTS if np.inf not in point])
+
+
 def test_an_arm_that_changes_something_runs_only_where_python_takes_it() -> None:
     def note(x: Any) -> Any:
         LOG.append(1.0)

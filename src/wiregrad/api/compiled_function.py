@@ -63,8 +63,10 @@ from wiregrad.backends.replay_engines import (
 from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun, format_brief_number
 from wiregrad.errors import (
     COMPILED_FUNCTION_HABITS,
+    EscapeError,
     GradientError,
     InterpreterWarning,
+    NoRuleError,
     OperandError,
     add_missing_names,
     lead_to,
@@ -782,11 +784,26 @@ class VariantCache:
         """The kinds of calls that turned out to be too long to be recorded at once."""
         self.batches: dict[bool, Any] = {}
         """What answers batches like the last one, by whether it asked for gradients; None if nothing does."""
+        self._failures: dict[Any, tuple[str, int, int]] = {}
+        """The kinds of calls that could not be recorded: why, how often, and how many calls are not recorded now."""
         self.failed_replays: Counter[Any] = Counter()
         """How many recordings of each kind of calls did not give the recorded result."""
         code = getattr(f, "__code__", None)
         self.is_postponed = isinstance(code, CodeType) and len(code.co_code) > MAX_FIRST_CODE_BYTES
         """Whether the first gradient is computed before the code is read."""
+
+    def note_failure(self, key: Any, reason: str) -> None:
+        """Note that calls of a kind could not be recorded: the more often, the more calls run the function at once."""
+        _, failures, _ = self._failures.get(key, ("", 0, 0))
+        self._failures[key] = reason, failures + 1, min(2**failures, MAX_SKIPPED_CALLS)
+
+    def skip_recording(self, key: Any) -> str | None:
+        """Return why a call is not recorded; None if it may be."""
+        reason, failures, skips = self._failures.get(key, ("", 0, 0))
+        if not skips:
+            return None
+        self._failures[key] = reason, failures, skips - 1
+        return reason
 
     @functools.cached_property
     def outside_state(self) -> OutsideState:
@@ -1019,20 +1036,37 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return self._call_plainly(f, args, kwargs)
 
     def _call_plainly(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function itself; if it needs recorded numbers, its result is recorded.
+        """Call the function itself in place of a recording; the result is what a recording would give.
 
-        They have methods that floats do not have, and 1/0 is inf for them, where a float raises.
+        Python raises an error, or has a complex number, where recorded numbers become infinite or NaN. So where that
+        may have happened the function is called with recorded numbers, and also if it uses methods that only those
+        have.
         """
         if f is not self._f:
             return f(*args, **kwargs)
-        if not self._needs_values:
+        reads = self._cache.outside_state.reads
+        differs = reads.raises_powers or reads.catches_errors
+        if self._needs_values or (differs and reads.hides_arithmetic):
+            return self._call_with_values(args, kwargs)
+        try:
+            result = f(*args, **kwargs)
+        except AttributeError:
+            self._needs_values = True
+            return self._call_with_values(args, kwargs)
+        except (ArithmeticError, TypeError, ValueError):
             try:
-                return f(*args, **kwargs)
-            except ArithmeticError:
+                return self._call_with_values(args, kwargs)
+            except Exception:
+                # Not with this error as its cause: it is one of the library.
                 pass
-            except AttributeError:
-                self._needs_values = True
-        recording = certify(f, args, kwargs, keep=False)
+            raise
+        if differs and any(map(np.iscomplexobj, flatten(result)[0])):
+            return self._call_with_values(args, kwargs)
+        return result
+
+    def _call_with_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function with recorded numbers, and return its result as plain numbers."""
+        recording = certify(self._f, args, kwargs, keep=False)
         return unflatten(recording.tree, recording.results)
 
     def jacobian(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -1342,7 +1376,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """Return C99 with all branches recorded so far: NAME(x, grad), and NAME_status(x), 0 where one is valid.
 
         `function` is `value`, `value_and_grad`, `jacobian` or `hessian`. The numbers of `x` and of the derivatives are
-        those of all arguments, in order; the results are those of the function, in order. Where the function takes a
+        those of all arguments, in order; the results are those of the function, in order. With `value_and_jacobian`,
+        results are followed by their derivatives by the selected arguments, and the branches are those in which the
+        method of that name was called. Where the function takes a
         branch that was not recorded, results are NaN, and the status is the number of that branch in the list at the
         top. `real`, `header` and `assume` are those of `Circuit.to_c`; `assume` is that of `wg.compile` if none is
         given. With the arguments of a call as `test`, the code has a self-test at that point.
@@ -1353,6 +1389,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         >>> turn = compile(lambda x, y: [x * y, x - y])
         >>> turn(1.0, 2.0), "void jacobian(const double *inputs, double *jac)" in turn.to_c("jacobian")
         ([2.0, -1.0], True)
+        >>> turn.value_and_jacobian(1.0, 2.0), "void value_and_jacobian(" in turn.to_c("value_and_jacobian")
+        (([2.0, -1.0], [2.0, 1.0]), True)
         """
         is_finite = codegen.check_assumption(self._assume if assume is None else assume)
         return self._write_branches("c", function, name, test, finite=is_finite, real=real, header=header)
@@ -1391,6 +1429,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
           1 addition, 1 multiplication, 1 square root
           functions: sqrt 1)
         """
+        if function == "value_and_jacobian":
+            return self._find_value_and_jacobian().count_ops("value")
         recordings = self._list_written_recordings(function)
         by_element = function in codegen.DIFFERENTIATED_BY_ELEMENT
         circuits = [recording.build_result_circuit(by_element=by_element) for recording in recordings]
@@ -1416,10 +1456,25 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         finite: bool = False,
         **options: object,
     ) -> str:
+        if function == "value_and_jacobian":
+            both = self._find_value_and_jacobian()
+            usual = codegen.usual_name(function, language) if name is None else name
+            return both._write_branches(language, "value", usual, test, finite=finite, **options)
         recordings = self._list_written_recordings(function)
         if test is not None:
             options["test"] = self._compute_self_test(recordings, function, test)
         return codegen.write_branches(recordings, language, function, name, finite=finite, **options)
+
+    def _find_value_and_jacobian(self) -> CompiledFunction[..., Any]:
+        """Return the function whose results are the values and all derivatives; raise if it was not called yet."""
+        both = self._derive("value_and_jacobian", make_value_and_jacobian)
+        if not both.info.calls:
+            called = f"{function_name(self._f)}.value_and_jacobian"
+            raise OperandError(
+                f"{called} has recordings of its own, from which its code is written, and was not called yet: call it "
+                "once for each branch that the code shall have"
+            )
+        return both
 
     def _find_written_tree(self) -> VariantTree:
         """Return the recordings of the only kind of calls; raise if there are none or several kinds."""
@@ -1608,16 +1663,16 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
     ) -> Any:
         """Run and record the function; return its result."""
         limit = MAX_RECORDINGS if self._limit is None else self._limit
-        if self._records >= limit:
+        is_over = self._records >= limit
+        if is_over:
             self._warn_once(limit)
-            self._fallbacks[f"recorded {limit} times, which is the limit"] += 1
+        if is_over or cache.failed_replays[key] >= MAX_FAILED_REPLAYS:
+            self._fallbacks[f"recorded {limit} times, which is the limit" if is_over else NOT_REPRODUCIBLE] += 1
             return self._call_plainly(f, args, kwargs)
         began = time.thread_time()
         with self._lock:
             cache.outside_state.follow(*call.named)
-        reason = cache.outside_state.opaque
-        if reason is None and cache.failed_replays[key] >= MAX_FAILED_REPLAYS:
-            reason = NOT_REPRODUCIBLE
+        reason = cache.outside_state.opaque or cache.skip_recording(key)
         if reason is not None:
             return self._call_function(f, args, kwargs, reason)
         # What is printed cannot be undone.
@@ -1635,7 +1690,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if call.with_labels:
             cache.label_kinds[key] = False
             return self._answer_call(args, kwargs, f, query)
-        return self._call_after_failure(recording, f, args, kwargs)
+        answer = self._call_after_failure(recording, f, args, kwargs)
+        cache.note_failure(key, describe_failure(recording))
+        return answer
 
     def _answer_by_recording(
         self,
@@ -1668,7 +1725,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             # A change means that another thread has interfered, so the recording is not kept.
             self._keep_variant(cache, key, variant, walk, call.inputs, args, kwargs)
         answer = query(variant, call.inputs)
-        return f(*args, **kwargs) if type(answer) is Flip else answer
+        return self._call_plainly(f, args, kwargs) if type(answer) is Flip else answer
 
     def _compile_replay(
         self,
@@ -1747,7 +1804,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if isinstance(error, NotReplayableError):
             return self._call_function(f, args, kwargs, str(error))
         try:
-            return self._call_function(f, args, kwargs, f"recording it raised {type(error).__name__}")
+            return self._call_function(f, args, kwargs, describe_failure(error))
         except AttributeError:
             # It uses methods that only recorded numbers have, so the error of the recording is the relevant one.
             raise error from None
@@ -1868,6 +1925,13 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 return None
             parts.append((tree, starts[place], starts[place] + count))
         return parts, single
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return why a function could not be recorded; what depends on the numbers of a call is left out."""
+    text = str(error).partition("\n")[0]
+    details = f": {text}" if isinstance(error, EscapeError | NoRuleError) else ""
+    return f"recording it raised {type(error).__name__}{details}"
 
 
 def _is_plain_number(leaf: object) -> bool:

@@ -76,7 +76,7 @@ def write_listing(
     lines = listing.build_listing(
         circuit.unchecked(), function, finite=finite, has_integers=language == WHOLE_NUMBER_LANGUAGE
     )
-    name = _usual_name(function, language) if name is None else _check_function_name(name)
+    name = usual_name(function, language) if name is None else _check_function_name(name)
     text: str = getattr(LANGUAGE_MODULES[language], f"to_{language}")(lines, name, **options)
     return text
 
@@ -96,12 +96,13 @@ def write_branches(
     """
     by_element = function in DIFFERENTIATED_BY_ELEMENT
     tree = language_base.build_branch_tree(recordings, function, finite=finite, by_element=by_element)
-    name = _usual_name(function, language) if name is None else _check_function_name(name)
+    name = usual_name(function, language) if name is None else _check_function_name(name)
     text: str = getattr(LANGUAGE_MODULES[language], f"write_branches_in_{language}")(tree, name, **options)
     return text
 
 
-def _usual_name(function: str, language: str) -> str:
+def usual_name(function: str, language: str) -> str:
+    """Return the name of such a function in a listing if none is given."""
     head, *rest = function.split("_")
     return head + "".join(map(str.capitalize, rest)) if language in CAMEL_CASE_LANGUAGES else function
 

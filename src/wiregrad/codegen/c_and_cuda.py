@@ -138,6 +138,12 @@ def has_arrays(listing: Listing) -> bool:
     return whole or any(variable.type.shape for variable in listing.variables)
 
 
+def find_width(listing: Listing) -> int:
+    """Return the number of bytes of a listing's real numbers, which may be computed with in another type."""
+    floats = {variable.type.dtype.itemsize for variable in listing.variables if variable.type.dtype.kind == "f"}
+    return 4 if floats == {4} else 8
+
+
 def check_types(listing: Listing, width: int) -> None:
     """Raise unless arrays hold real numbers of one width, or conditions; inputs must not be whole numbers."""
     for role, node, kind, _ in listing.variables:
@@ -561,9 +567,11 @@ class LoopFunctions:
     of a loop, end to end. All functions of a listing take their names from one pool.
     """
 
-    def __init__(self, language: ListingLanguage, identifiers: Identifiers) -> None:
+    def __init__(self, language: ListingLanguage, identifiers: Identifiers, width: int = 8) -> None:
         self.language = language
         self.identifiers = identifiers
+        self.width = width
+        """The number of bytes of a real number of the circuit, in bodies too, whatever type the code computes in."""
         self.names: dict[object, str] = {}
         """The name of the function of each plan and circuit."""
         self.texts: list[str] = []
@@ -720,8 +728,7 @@ class LoopFunctions:
 
     def check_listing(self, listing: Listing) -> None:
         """Raise if the language cannot compute with the types of a body."""
-        real = getattr(self.language, "real", "double")
-        check_types(listing, 4 if real == "float" else 8)
+        check_types(listing, self.width)
 
     def make_writer(self, writer: ListingWriter, name: str) -> LoopWriter:
         """Return what writes the body of a function."""
@@ -1030,8 +1037,7 @@ def choose_real(listing: Listing, real: str | None, arrays: bool = False) -> str
     """Return the type to compute in: the one asked for, or that of the circuit's wires."""
     if real is not None and real not in C_LANGUAGES:
         raise OperandError(f"real is 'double' or 'float'; got {short_repr(real)}")
-    floats = {variable.type.dtype.itemsize for variable in listing.variables if variable.type.dtype.kind == "f"}
-    width = 4 if floats == {4} else 8
+    width = find_width(listing)
     if arrays and has_arrays(listing):
         check_types(listing, width)
     elif real is None or width == 8:
@@ -1517,7 +1523,7 @@ class CLoopFunctions(CFunctions):
 
     def define_functions(self, before: str) -> list[str]:
         """Return the definitions: helpers, constants, parts if the listing is cut, then the function itself."""
-        functions = LoopFunctions(self.language, self.writer.identifiers)
+        functions = LoopFunctions(self.language, self.writer.identifiers, find_width(self.writer.listing))
         loops = LoopWriter(self.writer, self.language, self.argument, self.name, functions)
         values = list(self.listing.values.values())
         kinds = output_types(self.listing)

@@ -1,9 +1,10 @@
 """What users hand in and get back: nested containers, numbers and arrays.
 
-A container (dicts, lists, tuples, named tuples, dataclasses, registered classes, None) is flattened to its leaves and
-built again with others. Leaves that are not real or complex numbers are static: they have no gradient. A number
-or an array that meets a value is checked, and an array is copied: what is recorded belongs to the recording and is
-read-only, so nobody can change it later. Several results of one node travel on its one wire end to end (`PackedParts`).
+A container (dicts, lists, tuples, named tuples, dataclasses, classes of attrs, registered classes, None) is flattened
+to its leaves and built again with others. Leaves that are not real or complex numbers are static: they have no
+gradient. A number or an array that meets a value is checked, and an array is copied: what is recorded belongs to the
+recording and is read-only, so nobody can change it later. Several results of one node travel on its one wire end to
+end (`PackedParts`).
 """
 
 from __future__ import annotations
@@ -344,14 +345,14 @@ class ContainerTree:
             return self.kind(parts)
         if self.kind is dict:
             return dict(zip(self.keys, parts, strict=True))
-        return self._build_subclass(parts)
+        return self.build_subclass(parts)
 
-    def _build_subclass(self, parts: list[Any]) -> Any:
+    def build_subclass(self, parts: list[Any]) -> Any:
         """Build a container of a user's class without calling its constructor, which may need other arguments."""
         if self.kind in REGISTERED_CONTAINERS:
             return REGISTERED_CONTAINERS[self.kind].unflatten(self.keys[0], parts)
         if is_field_container(self.kind) and not issubclass(self.kind, CONTAINER_BASES):
-            return self._build_dataclass(parts)
+            return self._build_from_fields(parts)
         base: Any = next(base for base in CONTAINER_BASES if issubclass(self.kind, base))
         built = base.__new__(self.kind, parts) if base is tuple else base.__new__(self.kind)
         if base is list:
@@ -363,8 +364,8 @@ class ContainerTree:
             object.__setattr__(built, name, value)
         return built
 
-    def _build_dataclass(self, parts: list[Any]) -> Any:
-        """Build an instance of a dataclass; neither `__init__` nor `__post_init__` runs, so nothing is converted."""
+    def _build_from_fields(self, parts: list[Any]) -> Any:
+        """Build an object with fields; neither `__init__` nor `__post_init__` runs, so nothing is converted."""
         built = object.__new__(self.kind)
         for name, value in (*zip(self.keys, parts, strict=True), *self.attributes.items()):
             object.__setattr__(built, name, value)
@@ -397,7 +398,7 @@ class ContainerTree:
         if self.kind is None or issubclass(self.kind, CONTAINER_BASES):
             marked = [ContainerTree(STATIC, [], [part], {}) for part in parts]
             return ContainerTree(self.kind, marked, self.keys, self.attributes).build_container(iter(()))
-        names = [f"{name}=" for name in self.keys] if dataclasses.is_dataclass(self.kind) else [""] * len(parts)
+        names = [f"{name}=" for name in self.keys] if is_field_container(self.kind) else [""] * len(parts)
         fields = ", ".join(f"{name}{part!r}" for name, part in zip(names, parts, strict=True))
         return _TextMark(f"{self.kind.__name__}({fields})")
 
@@ -482,7 +483,7 @@ def _flatten_item(item: object, leaves: list[Any]) -> ContainerTree:
     if kind is LEAF:
         leaves.append(settle_array(item))
         return _LEAF_TREE
-    keys, parts = _take_apart(item)
+    keys, parts = take_apart(item)
     return ContainerTree(kind, [_flatten_item(part, leaves) for part in parts], keys, own_attributes(item))
 
 
@@ -508,17 +509,30 @@ def _kind_of(item: object) -> Any:
 
 
 def is_field_container(kind: type) -> bool:
-    """Return whether objects of a class are containers because it is a dataclass; ops are not containers."""
-    return hasattr(kind, "__dataclass_fields__") and not issubclass(kind, Op)
+    """Return whether objects of a class are containers because it has fields: it is a dataclass, or made by attrs.
+
+    Ops are not containers.
+    """
+    has_fields = dataclasses.is_dataclass(kind) or hasattr(kind, ATTRS_FIELDS)
+    return has_fields and not issubclass(kind, Op)
+
+
+ATTRS_FIELDS = "__attrs_attrs__"
+"""The attribute of a class in which the package attrs keeps its fields."""
+
+
+def field_names(kind: type) -> list[str]:
+    """Return the names of the fields of such a class."""
+    fields: Any = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else getattr(kind, ATTRS_FIELDS)
+    return [field.name for field in fields]
 
 
 def fields_of(thing: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass object by name, without those that have no value yet."""
-    names = [field.name for field in dataclasses.fields(thing)]
-    return {name: getattr(thing, name) for name in names if hasattr(thing, name)}
+    """Return the fields of an object of such a class by name, without those that have no value yet."""
+    return {name: getattr(thing, name) for name in field_names(type(thing)) if hasattr(thing, name)}
 
 
-def _take_apart(item: object) -> tuple[list[Any], list[Any]]:
+def take_apart(item: object) -> tuple[list[Any], list[Any]]:
     """Return what is needed to build a container again besides its parts and attributes, and its parts."""
     kind = type(item)
     if kind in REGISTERED_CONTAINERS:
@@ -538,7 +552,7 @@ def name_parts(item: object) -> Iterator[tuple[str, Any]] | None:
     """
     if item is None or _kind_of(item) is LEAF:
         return None if item is not None else iter(())
-    keys, parts = _take_apart(item)
+    keys, parts = take_apart(item)
     named = len(keys) == len(parts) and type(item) not in REGISTERED_CONTAINERS
     return zip(map(str, keys) if named else map(str, range(len(parts))), parts, strict=True)
 
@@ -625,8 +639,8 @@ def own_attributes(container: object) -> dict[str, Any]:
 
 
 def _other_attributes(thing: object) -> dict[str, Any]:
-    """Return the attributes of a dataclass object that are not its fields."""
-    fields = {field.name for field in dataclasses.fields(thing)}  # type: ignore[arg-type]
+    """Return the attributes of an object with fields that are not its fields."""
+    fields = {*field_names(type(thing))}
     return {name: value for name, value in getattr(thing, "__dict__", {}).items() if name not in fields}
 
 
@@ -684,7 +698,7 @@ def _collect_like(tree: ContainerTree, item: Any, leaves: list[Any]) -> bool:
 
 def _parts_like(tree: ContainerTree, item: Any) -> list[Any] | None:
     """Return the parts of a container in the order of a structure; None if its keys or fields are others."""
-    keys, parts = _take_apart(item)
+    keys, parts = take_apart(item)
     if not issubclass(tree.kind, dict):
         return parts if keys == tree.keys else None
     held = dict(zip(keys, parts, strict=True))

@@ -974,6 +974,12 @@ TAUGHT: dict[FunctionType, Any] = {}
 """Every function that was taught, and what it calls."""
 
 
+def is_replaced(function: FunctionType) -> bool:
+    """Return whether a function was taught ops to compute with values, so that it depends on its arguments alone."""
+    taught = TAUGHT.get(function)
+    return isinstance(taught, TaughtFunction) and not taught.entry.refuses
+
+
 def teach_name(module: ModuleType, name: str, entry: RegisteredFunction) -> None:
     """Teach the function or method of a dotted name, if this version of SciPy has it."""
     *parents, last = name.removeprefix(f"{module.__name__}.").split(".")

@@ -21,7 +21,8 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import zip_longest
+from functools import partial
+from itertools import islice, zip_longest
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NoReturn
 
@@ -44,6 +45,7 @@ from wiregrad.frontends.recording.value import (
 from wiregrad.frontends.replay.branch_syntax import (
     FALLS,
     INDIFFERENT_BUILTINS,
+    LEAVES,
     RETURNS,
     AssignStep,
     Block,
@@ -65,6 +67,8 @@ MAX_ARM_DEPTH = 12
 """Maximum depth of calls inside arms: both arms of a function that calls itself would never end."""
 MIN_LOOP_TURNS = 4
 """A while loop whose number of turns depends on recorded numbers is recorded with at least so many turns."""
+MAX_WHOLE_TURNS = 16
+"""A for loop that may be left early is recorded with all of its turns if it has at most so many."""
 MAX_LOOP_TURNS = 64
 """Maximum number of turns of such a loop; all of them are computed in each replay."""
 MAX_CHECKED_ELEMENTS = 1_000
@@ -75,6 +79,8 @@ NUMBER_TYPES = frozenset([float, int, bool, np.float64])
 SCALAR_TYPES = frozenset([*NUMBER_TYPES, PythonFloat, PythonInt, NumpyNumber])
 """Types of numbers, plain or recorded, which augmented assignments replace and do not change."""
 CONTAINER_TYPES = frozenset([list, tuple, dict, range, np.ndarray])
+REPEATABLE_TYPES = frozenset([range, list, tuple])
+"""Types of iterables whose items can be listed again and again."""
 ITERABLE_TYPES = frozenset([range, list, tuple, zip, enumerate, reversed])
 PURE_BUILTINS = frozenset(
     [abs, float, int, bool, len, range, sum, min, max, tuple, list, zip, enumerate, reversed, round, divmod, pow]
@@ -130,6 +136,19 @@ NEXT_TURN = BlockEnd("continue")
 Variables = dict[str, Any]
 
 
+@dataclass(frozen=True, eq=False)
+class LoopExit:
+    """A break, continue or return in a loop under a recorded condition: what follows it is recorded all the same.
+
+    The condition counts where no earlier exit was taken.
+    """
+
+    condition: Any
+    end: BlockEnd
+    variables: Variables
+    """The variables where it is taken."""
+
+
 def make_merging_function(f: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return a function that computes what f does and merges branches while it is recorded; None if f has no plan."""
     function = f.__func__ if isinstance(f, MethodType) else f
@@ -145,6 +164,22 @@ def make_merging_function(f: Callable[..., Any]) -> Callable[..., Any] | None:
     return merged
 
 
+class LoopTurns:
+    """The turns of a for loop that were recorded as if none of its exits were taken."""
+
+    def __init__(self, variables: Variables) -> None:
+        self.variables = variables
+        """The variables after these turns."""
+        self.exits: list[LoopExit] = []
+        """The breaks and returns, in order."""
+        self.end: BlockEnd | None = None
+        """How the last turn ended where no exit was taken before, if that ended the loop."""
+        self.has_left: Any = None
+        """The condition under which the loop was left; None if it has no exits."""
+        self.is_cut = False
+        """Whether there are more turns, which need not be recorded because the loop was left."""
+
+
 class BranchMerger:
     """Runs the steps of functions during one recording."""
 
@@ -156,6 +191,8 @@ class BranchMerger:
         """The number of merged branches around the current step; none of them has been decided."""
         self._depth = 0
         self._steps = 0
+        self._exits: list[LoopExit] | None = None
+        """The exits of the current turn of a loop whose exits are merged; None outside of such a loop."""
         self._plain_containers: dict[int, Any] = {}
         """The containers that were found to be plain, by id; they stay so, because nothing here changes one."""
         self._helpers = (self.call, self.choose, self.connect, self.negate, self.update)
@@ -174,7 +211,8 @@ class BranchMerger:
             except ValueError:
                 # An empty cell: reading the variable raises, as it does in the function.
                 continue
-        end = self._run_block(plan.body, 0, variables, f.__globals__)
+        with self._without_exits():
+            end = self._run_block(plan.body, 0, variables, f.__globals__)
         return None if end is None else end.value
 
     def _give_up(self) -> NoReturn:
@@ -205,7 +243,7 @@ class BranchMerger:
                 case LeaveStep():
                     return LOOP_END if step.stops else NEXT_TURN
                 case LoopStep():
-                    end = self._run_loop(step, variables, outside)
+                    end = self._run_loop(step, block, k + 1, variables, outside)
                 case BranchStep():
                     end = self._run_branch(step, block, k + 1, variables, outside)
             if end is not None:
@@ -218,13 +256,24 @@ class BranchMerger:
             if self._steps > MAX_ARM_STEPS:
                 raise CannotMergeError
 
-    def _run_loop(self, step: LoopStep, variables: Variables, outside: Mapping[str, Any]) -> BlockEnd | None:
+    def _run_loop(
+        self, step: LoopStep, block: Block, after: int, variables: Variables, outside: Mapping[str, Any]
+    ) -> BlockEnd | None:
         if step.target is None and self._unroll_loop(step, variables, outside):
             return None
+        if step.target is not None and step.body.ends[0] != FALLS:
+            merged = self._merge_exits(step, block, after, variables, outside)
+            if merged is not None:
+                left, end = merged
+                variables.clear()
+                variables.update(left)
+                return end
         for item in self._iterate(step, variables, outside):
             if step.target is not None:
                 self._assign(step.target, item, variables)
-            end = self._run_block(step.body, 0, variables, outside)
+            # The exits of a loop around this one are other ones.
+            with self._without_exits():
+                end = self._run_block(step.body, 0, variables, outside)
             if end is LOOP_END:
                 return None
             if end is not None and end is not NEXT_TURN:
@@ -288,13 +337,165 @@ class BranchMerger:
         while self._find_truth(self._evaluate(step.source, variables, outside), step.anchor, outside):
             yield None
 
+    def _merge_exits(
+        self, step: LoopStep, block: Block, after: int, variables: Variables, outside: Mapping[str, Any]
+    ) -> tuple[Variables, BlockEnd | None] | None:
+        """Record a for loop past its breaks, continues and returns, and choose between what they leave.
+
+        Return the variables after the loop, and how the block ends; None if the exits cannot be merged. Of a long loop
+        4, 8, 16, 32 or 64 turns are recorded, as of a while loop, and it is certified that it was left by then.
+        """
+        around = self._exits
+        try:
+            with self._merge():
+                turns = self._run_all_turns(step, dict(variables), outside)
+                returns = self._find_returns(turns.exits)
+                end = None if turns.end is LOOP_END else turns.end
+                joined = turns.variables
+                if end is not None and len(returns) < len(turns.exits):
+                    raise CannotMergeError
+                for leave in reversed([leave for leave in turns.exits if leave.end is LOOP_END]):
+                    joined = self._join_exit(leave, step, joined, outside)
+                unchosen = {name for name, value in joined.items() if isinstance(value, UnchosenVariable)}
+                if not unchosen.isdisjoint(block.list_names(after)):
+                    # Reading it would certify every exit, where Python's path certifies those up to the one taken.
+                    raise CannotMergeError
+                if returns and around is not None:
+                    around += returns
+                elif returns:
+                    end = self._join_returns(returns, end, step, block, after, joined, outside)
+        except CannotMergeError:
+            return None
+        finally:
+            self._exits = around
+        if turns.is_cut and not self._find_truth(turns.has_left, step.anchor, outside):
+            raise MergingAbandonedError
+        return joined, end
+
+    def _run_all_turns(self, step: LoopStep, variables: Variables, outside: Mapping[str, Any]) -> LoopTurns:
+        """Run the turns of a for loop as if none of its exits were taken."""
+        items = self._evaluate(step.source, variables, outside)
+        # An iterator that a variable holds would be used up if the exits cannot be merged in the end.
+        if type(items) not in ITERABLE_TYPES or not (type(items) in REPEATABLE_TYPES or step.source.takes_helpers):
+            raise CannotMergeError
+        turns = LoopTurns(variables)
+        items = list(islice(items, MAX_LOOP_TURNS + 1))
+        wanted = len(items) if len(items) <= MAX_WHOLE_TURNS else MIN_LOOP_TURNS
+        for count, item in enumerate(items):
+            if count >= wanted:
+                # Around another branch nothing can be certified.
+                turns.is_cut = self._arms == 1 and turns.has_left is not None and bool(turns.has_left._data)
+                if turns.is_cut:
+                    break
+                wanted *= 2
+            if count >= MAX_LOOP_TURNS:
+                raise CannotMergeError
+            self._exits = []
+            assert step.target is not None
+            self._assign(step.target, item, turns.variables)
+            end = self._run_block(step.body, 0, turns.variables, outside)
+            self._end_turn(turns, end, step, outside)
+            if end is not None and end is not NEXT_TURN:
+                turns.end = end
+                break
+        return turns
+
+    def _end_turn(self, turns: LoopTurns, end: BlockEnd | None, step: LoopStep, outside: Mapping[str, Any]) -> None:
+        """Note the exits of a turn, and join the variables where the next turn began early."""
+        skips: list[LoopExit] = []
+        skipped: Any = None
+        for each in self._exits or ():
+            condition = self._run_anchored(partial(_unless, skipped, each.condition), step.anchor, outside)
+            if each.end is NEXT_TURN:
+                skips.append(each)
+                skipped = self._run_anchored(partial(_either, skipped, condition), step.anchor, outside)
+            else:
+                turns.exits.append(LoopExit(condition, each.end, each.variables))
+                either = partial(_either, turns.has_left, condition)
+                turns.has_left = self._run_anchored(either, step.anchor, outside)
+        if skips and not (end is None or end is NEXT_TURN):
+            raise CannotMergeError
+        for skip in reversed(skips):
+            turns.variables = self._join_exit(skip, step, turns.variables, outside)
+
+    def _join_exit(self, each: LoopExit, step: LoopStep, others: Variables, outside: Mapping[str, Any]) -> Variables:
+        """Return the variables that an exit leaves where it is taken, and others elsewhere."""
+        joined: Variables = self._run_anchored(
+            lambda: self._join_variables(each.condition, step, each.variables, others, outside), step.anchor, outside
+        )
+        return joined
+
+    def _find_returns(self, exits: list[LoopExit]) -> list[LoopExit]:
+        """Return the returns among the exits of a loop, under conditions that hold only where no break came before."""
+        returns: list[LoopExit] = []
+        left: Any = None
+        for each in exits:
+            if each.end is LOOP_END:
+                left = _either(left, each.condition)
+            else:
+                returns.append(LoopExit(_unless(left, each.condition), each.end, each.variables))
+        return returns
+
+    def _join_returns(
+        self,
+        returns: list[LoopExit],
+        end: BlockEnd | None,
+        step: LoopStep,
+        block: Block,
+        after: int,
+        variables: Variables,
+        outside: Mapping[str, Any],
+    ) -> BlockEnd:
+        """Return how a block ends with a loop that returns under some conditions: with one of several results."""
+        if end is None:
+            if block.ends[after] != RETURNS:
+                raise CannotMergeError
+            with self._without_exits():
+                end = self._run_block(block, after, variables, outside)
+        assert end is not None
+        value = end.value
+        for each in reversed(returns):
+            join = partial(self._join, each.condition, each.end.value, value)
+            value = self._run_anchored(join, step.anchor, outside)
+        return BlockEnd("return", value)
+
+    def _run_exit(
+        self, condition: Any, step: BranchStep, variables: Variables, outside: Mapping[str, Any]
+    ) -> BlockEnd | None:
+        """Note the exit in one arm of a branch, and run the other arm; return how that ends."""
+        assert self._exits is not None
+        is_body = step.body.ends[0] in (LEAVES, RETURNS)
+        leaving, other = (step.body, step.orelse) if is_body else (step.orelse, step.body)
+        if not is_body:
+            condition = self._run_anchored(partial(self.negate, condition), step.anchor, outside)
+        own = dict(variables)
+        with self._without_exits():
+            end = self._run_block(leaving, 0, own, outside)
+        if end is None:
+            raise CannotMergeError
+        self._exits.append(LoopExit(condition, end, own))
+        return self._run_block(other, 0, variables, outside)
+
+    @contextmanager
+    def _without_exits(self) -> Iterator[None]:
+        """Run a block in which an exit under a recorded condition cannot be merged."""
+        around = self._exits
+        self._exits = None
+        try:
+            yield
+        finally:
+            self._exits = around
+
     def _run_branch(
         self, step: BranchStep, block: Block, after: int, variables: Variables, outside: Mapping[str, Any]
     ) -> BlockEnd | None:
         condition = self._evaluate(step.test, variables, outside)
         if _is_recorded_condition(condition):
+            arms = {step.body.ends[0], step.orelse.ends[0]}
+            if self._exits is not None and len(arms) == 2 and not arms.isdisjoint((LEAVES, RETURNS)):
+                return self._run_exit(condition, step, variables, outside)
             try:
-                with self._merge():
+                with self._merge(), self._without_exits():
                     joined = self._merge_arms(condition, step, block, after, variables, outside)
             except CannotMergeError:
                 if self._arms:
@@ -578,6 +779,16 @@ def _is_recorded_condition(thing: Any) -> bool:
 def _is_bool(thing: Any) -> bool:
     """Return whether something is a Python bool, or would be one without recording."""
     return type(thing) is bool or (type(thing) is PythonInt and thing._data.dtype.kind == "b")
+
+
+def _unless(other: Any, condition: Any) -> Any:
+    """Return where a condition holds and another one, which may be None for none, does not."""
+    return condition if other is None else as_python_number(np.logical_and(np.logical_not(other), condition))
+
+
+def _either(one: Any, two: Any) -> Any:
+    """Return where one of two conditions holds; the first may be None for none."""
+    return two if one is None else as_python_number(np.logical_or(one, two))
 
 
 def _is_float(thing: Any) -> bool:

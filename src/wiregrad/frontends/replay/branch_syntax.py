@@ -65,9 +65,10 @@ SyntaxParts = defaultdict[type[ast.AST], list[Any]]
 """Nodes of a syntax tree by their class."""
 
 RETURNS = "returns"
+LEAVES = "leaves"
 FALLS = "falls"
 MIXED = "mixed"
-"""How a block ends: it always returns, it always goes on to the next statement, or anything else."""
+"""How a block ends: it always returns, it always ends a loop or its turn, it always goes on, or anything else."""
 
 
 class UnplannedSyntaxError(Exception):
@@ -161,6 +162,24 @@ class Block:
             ends.append(_combine_ends(step, ends[-1]))
         object.__setattr__(self, "ends", tuple(reversed(ends)))
 
+    def may_stop(self) -> bool:
+        """Return whether a step may end the function."""
+        inner = [step.body for step in self.steps if isinstance(step, BranchStep | LoopStep)]
+        inner += [step.orelse for step in self.steps if isinstance(step, BranchStep)]
+        stops = any(isinstance(step, ReturnStep | RaiseStep) for step in self.steps)
+        return stops or any(block.may_stop() for block in inner)
+
+    def list_names(self, first: int = 0) -> Iterator[str]:
+        """Return the local variables that the steps from one on read."""
+        for step in self.steps[first:]:
+            match step:
+                case AssignStep(value=Fragment() as value) | ReturnStep(value=Fragment() as value):
+                    yield from value.names
+                case BranchStep():
+                    yield from (*step.test.names, *step.body.list_names(), *step.orelse.list_names())
+                case LoopStep():
+                    yield from (*step.source.names, *step.body.list_names())
+
 
 def _combine_ends(step: Step, after: str) -> str:
     """Return how a block ends that begins with a step, given how the rest of it ends."""
@@ -168,10 +187,12 @@ def _combine_ends(step: Step, after: str) -> str:
     match step:
         case ReturnStep():
             return RETURNS
+        case LeaveStep():
+            return LEAVES
         case AssignStep():
             goes_on = True
         case LoopStep():
-            goes_on = step.target is not None and step.body.ends[0] == FALLS
+            goes_on = step.target is not None and not step.body.may_stop()
         case BranchStep():
             arms = {step.body.ends[0], step.orelse.ends[0]}
             if arms == {RETURNS}:

@@ -13,12 +13,16 @@ Of modules, classes and objects, only attributes count whose names occur in the 
 from __future__ import annotations
 
 import array
+import logging
 import sys
+import warnings
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from functools import cached_property, lru_cache, partial
 from importlib.util import resolve_name
+from inspect import signature
+from sysconfig import get_path
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -34,6 +38,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.frontends.recording.library_hooks import is_replaced
 from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.frontends.recording.value import Value
@@ -77,6 +82,16 @@ MAX_BYTES = 1 << 26
 """Maximum total size of the arrays from outside, which are copied to be compared."""
 PLAIN_NUMBER_TYPES = (float, int, bool, complex)
 CALLABLE_TYPES = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.sum))
+LOGGING_FUNCTIONS = frozenset("debug info warning error exception critical log getLogger basicConfig".split())
+"""Functions of `logging` that return nothing that depends on a setting, and methods of loggers."""
+LOGGER_STATE = frozenset(dir(logging.root)) - frozenset(dir(object)) - LOGGING_FUNCTIONS
+"""What else can be read from a logger."""
+VISIBLE_WARNINGS = frozenset(["error", "record", "showwarning", "_showwarnmsg", "onceregistry", "defaultaction"])
+"""Texts and attributes by which code can see whether something warns."""
+DRAWING_PARAMETERS = frozenset("rng random_state seed method methods permutations n_resamples rvs optimizer".split())
+"""Parameters of functions of `scipy.stats` that draw random numbers or call something that may."""
+ATTRS_CODE = "<attrs generated"
+"""How the file name begins of methods that the package attrs writes."""
 CYTHON_FUNCTION = "cython_function_or_method"
 """The name of the type of functions that Cython compiled; each package has its own such type."""
 RAW_MEMORY_ATTRIBUTES = ("__array_interface__", "__array_struct__")
@@ -124,8 +139,14 @@ class OutsideState:
         self._limits = WalkLimits()
         self._seen: dict[object, object] = {}
         """Everything that was followed by id; kept alive, so that no other object gets the same id."""
-        self._queue: deque[tuple[object, str, str]] = deque()
+        self._queue: deque[tuple[object, str, str, str]] = deque()
         self._scopes: list[AttributeScope] = []
+        self._library_path = ""
+        """The thing of a library by which the walk left the user's code to get where it is; empty if it did not."""
+        self._scope_library_paths: dict[int, str] = {}
+        """Those by which the walk reached the owners of scopes, by the ids of the scopes."""
+        self._forbidden_names: list[tuple[object, str, frozenset[str]]] = []
+        """Things that cannot be compared if the code names one of these attributes or texts."""
         self._modules: dict[int, ModuleScope] = {}
         self._users: dict[str, str] = {}
         """The function that was followed first among those that name something, by that name."""
@@ -144,12 +165,14 @@ class OutsideState:
             self.enqueue(thing, getattr(thing, "__name__", "f") if is_function else "an argument")
         with pause_collection():
             while self.opaque is None and (self._queue or self._read_new_names()):
-                thing, path, binding = self._queue.popleft()
+                thing, path, binding, self._library_path = self._queue.popleft()
+                if not self._library_path and is_of_library(thing):
+                    self._library_path = path
                 self._visit_thing(thing, path, binding)
 
     def enqueue(self, thing: object, path: str, binding: str = "") -> None:
         """Put an object into the queue; `path` describes it in messages, `binding` is the name it is bound to."""
-        self._queue.append((thing, path, binding))
+        self._queue.append((thing, path, binding, self._library_path))
 
     def refuse_thing(self, thing: object, path: str) -> None:
         """Stop the walk at an object that cannot be compared."""
@@ -164,7 +187,9 @@ class OutsideState:
         # A class that the code can reach may be called.
         where = f"; it may call {user.removesuffix('.__init__')}, whose __init__ uses it" if "__init__" in user else ""
         advice = "; to compile it, draw the numbers before the call and pass them as an argument" if draws else ""
-        self._stop_walk(f"{draws}it uses {path} from outside, {what}{advice}{where}")
+        library_path = self._library_path
+        source = f"{path} from outside" if library_path in ("", path) else f"{library_path}, which uses {path}"
+        self._stop_walk(f"{draws}it uses {source}, {what}{advice}{where}")
 
     def _stop_walk(self, reason: str) -> None:
         """Stop the walk: the function itself has to run, so nothing needs to be compared."""
@@ -173,6 +198,7 @@ class OutsideState:
         self._queue.clear()
         self._scopes.clear()
         self._modules.clear()
+        self._forbidden_names.clear()
 
     def reserve_things(self, count: int, path: str) -> bool:
         """Return whether `count` more objects may be compared; stops the walk if not."""
@@ -207,7 +233,7 @@ class OutsideState:
             self._follow_module(thing, path, binding)
         elif id(thing) not in self._seen:
             self._seen[id(thing)] = thing
-            follow = FOLLOW_FUNCTIONS.get(kind)
+            follow = FOLLOW_FUNCTIONS.get(kind) or FOLLOW_BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}")
             if follow is not None:
                 follow(self, thing, path)
             elif issubclass(kind, type):
@@ -217,6 +243,15 @@ class OutsideState:
 
     def follow_function(self, function: FunctionType, path: str) -> None:
         """Follow a Python function: its closure, its defaults, and the names in its code."""
+        if is_replaced(function) or is_statistic(function):
+            return
+        if function.__name__ == "__repr__" and function.__code__.co_filename.startswith(ATTRS_CODE):
+            # It notes the objects that it describes, because they may contain themselves.
+            for name in [name for name in function.__globals__ if name.endswith("_repr")]:
+                self.enqueue(self._note_variable(function.__globals__, name, name), name)
+            return
+        if self.follow_message(function, path):
+            return
         known = is_known_function(function)
         if known and function.__name__ in STATEFUL_NAMES:
             self.refuse_thing(function, path)
@@ -238,6 +273,27 @@ class OutsideState:
         if function.__dict__:
             self.add_scope(AttributeScope(function, path))
         self._follow_code(function)
+
+    def follow_message(self, function: FunctionType | BuiltinFunctionType, path: str) -> bool:
+        """Return whether a function prints, logs or warns, or sets what is printed; such a function was followed."""
+        home = function.__module__
+        name = function.__name__
+        if home == "logging" and name in LOGGING_FUNCTIONS and getattr(logging, name, None) is function:
+            self.prints = True
+            self.follow_logger(logging.root, path)
+        elif home in ("warnings", "_warnings") and getattr(warnings, name, None) is function:
+            self.prints = self.prints or name in ("warn", "warn_explicit")
+            self.forbid_names(function, path, VISIBLE_WARNINGS)
+        else:
+            return False
+        return True
+
+    def follow_logger(self, logger: logging.Logger, path: str) -> None:
+        """Compare whether a logger shows messages; code that reads anything else from it is refused."""
+        self.prints = True
+        self.forbid_names(logger, path, LOGGER_STATE)
+        if self.reserve_things(1, path):
+            self.snapshot.note_state(partial(_read_logger, logger))
 
     def _follow_code(self, function: FunctionType) -> None:
         """Note the variables and attributes that the code of a function names."""
@@ -300,14 +356,19 @@ class OutsideState:
             if not scope.known:
                 self.snapshot.note_module(module)
         scope.bindings.add(binding)
+        known_path = self._scope_library_paths.get(id(scope))
+        self._scope_library_paths[id(scope)] = known_path or self._library_path
 
     def _follow_class(self, kind: type, path: str) -> None:
+        if kind is warnings.catch_warnings:
+            self.forbid_names(kind, path, VISIBLE_WARNINGS)
+            return
         if isinstance(kind, ABCMeta):
             self.snapshot.note_abstract_classes()
         if "_is_protocol" in vars(kind) and not is_known_class(kind):
             # isinstance(x, protocol) looks for these attributes of x.
             self.reads.names |= {*vars(kind), *vars(kind).get("__annotations__", ())}
-        if type(kind) is not type:
+        if type(kind) is not type and not is_known_class(kind):
             self.enqueue(type(kind), f"the metaclass of {path}")
         for base in kind.__mro__:
             if is_known_class(base):
@@ -360,11 +421,21 @@ class OutsideState:
     def add_scope(self, scope: AttributeScope) -> None:
         """Compare the attributes of an object, and follow those whose names occur in the code."""
         self._scopes.append(scope)
+        self._scope_library_paths[id(scope)] = self._library_path
         self.snapshot.note_watch(scope)
+
+    def forbid_names(self, thing: object, path: str, names: frozenset[str]) -> None:
+        """Refuse a thing if the code names one of some attributes or texts, now or when more code is followed."""
+        self._forbidden_names.append((thing, path, names))
 
     def _read_new_names(self) -> bool:
         """Follow the attributes whose names were found since the last time; returns whether there were any."""
+        for thing, path, names in self._forbidden_names:
+            if self.reads.is_reflective or not names.isdisjoint(self.reads.names):
+                self.refuse_thing(thing, path)
+                return False
         for scope in tuple(self._scopes):
+            self._library_path = self._scope_library_paths[id(scope)]
             for name, value in scope.read_attributes(scope.names_read(self.reads)):
                 if not self.reserve_things(1, scope.path):
                     return False
@@ -375,6 +446,7 @@ class OutsideState:
                         return False
                 self.enqueue(value, f"{scope.path}.{name}", name)
         for module in tuple(self._modules.values()):
+            self._library_path = self._scope_library_paths[id(module)]
             self._read_module(module)
         return bool(self._queue)
 
@@ -382,7 +454,8 @@ class OutsideState:
         reads = self.reads
         escapes = reads.may_escape(scope.bindings)
         if escapes and reads.is_reflective and not scope.known:
-            self._stop_walk(f"it looks names up in the module {scope.path} that are not in its code")
+            user = f"it uses {self._library_path}, which" if self._library_path else "it"
+            self._stop_walk(f"{user} looks names up in the module {scope.path} that are not in its code")
             return
         variables = vars(scope.module)
         names = {name for binding, name in reads.pairs if binding in scope.bindings}
@@ -413,6 +486,9 @@ class GeneratorSearch(OutsideState):
             for base in type(thing).__mro__:
                 if not is_known_class(base):
                     self.add_scope(ClassScope(base, path))
+
+    def forbid_names(self, thing: object, path: str, names: frozenset[str]) -> None:
+        """Pass over a thing that cannot be compared if the code names some attributes: it draws no numbers."""
 
     def reserve_things(self, count: int, path: str) -> bool:
         """Return that the walk goes on: any number of things may be looked at."""
@@ -460,6 +536,43 @@ def _is_code(thing: object) -> bool:
     return issubclass(kind, type) or kind in CALLABLE_TYPES or kind.__name__ == CYTHON_FUNCTION
 
 
+def is_of_library(thing: object) -> bool:
+    """Return whether a function, class or object was defined in the standard library or an installed package.
+
+    >>> import textwrap
+    >>> is_of_library(textwrap.dedent), is_of_library(is_of_library)
+    (True, False)
+    """
+    kind = type(thing)
+    if kind is ModuleType:
+        return False
+    if kind in CALLABLE_TYPES:
+        home = getattr(thing, "__module__", None)
+    else:
+        # Classes of the user may run code of theirs for any other way to read this.
+        home = type.__getattribute__(thing if issubclass(kind, type) else kind, "__module__")
+    module = sys.modules.get(str(home))
+    file = str(getattr(module, "__file__", None) or "")
+    return "site-packages" in file or file.startswith(STANDARD_LIBRARY)
+
+
+STANDARD_LIBRARY = get_path("stdlib")
+"""The folder of Python's own modules."""
+
+
+def is_statistic(function: FunctionType) -> bool:
+    """Return whether a function of `scipy.stats` depends on its arguments alone: it takes nothing that draws numbers.
+
+    >>> import scipy.stats
+    >>> is_statistic(scipy.stats.gmean), is_statistic(scipy.stats.bootstrap)
+    (True, False)
+    """
+    package = sys.modules.get("scipy.stats")
+    if package is None or vars(package).get(function.__name__) is not function:
+        return False
+    return DRAWING_PARAMETERS.isdisjoint(signature(function).parameters)
+
+
 def _follow_container(state: OutsideState, thing: object, path: str) -> None:
     watch = ContainerCopy(thing)
     if state.reserve_things(len(watch.was), path):
@@ -488,11 +601,36 @@ def _follow_builtin(state: OutsideState, function: BuiltinFunctionType, path: st
     state.reads.reflects = state.reads.reflects or function.__name__ in REFLECTIVE_NAMES
     state.mutates = state.mutates or function.__name__ in MUTATING_NAMES
     state.prints = state.prints or function is print
+    if state.follow_message(function, path):
+        return
     if owner is not None and not isinstance(owner, ModuleType):
         # A method of an object, such as `table.get`.
         state.enqueue(owner, path)
     elif not is_known_builtin(function):
         state.refuse_thing(function, path)
+
+
+def _read_logger(logger: logging.Logger) -> tuple[object, ...]:
+    """Return what decides about which messages a logger shows, and methods that were set on the logger itself."""
+    own = [part for name, part in vars(logger).items() if name in LOGGING_FUNCTIONS]
+    return logger.getEffectiveLevel(), logger.disabled, logger.manager.disable, own
+
+
+def _follow_logger(state: OutsideState, logger: logging.Logger, path: str) -> None:
+    state.follow_logger(logger, path)
+
+
+def _follow_transform(state: OutsideState, function: Any, path: str) -> None:
+    """Follow a function of `scipy.fft`: it depends on its arguments and on the backends that were chosen."""
+    if function.__module__.partition("._")[0] == "scipy.fft":
+        state.snapshot.note_state(lambda: find_uarray().get_state()._pickle())
+    else:
+        state.refuse_thing(function, path)
+
+
+def find_uarray() -> Any:
+    """Return the module of SciPy that dispatches its Fourier transforms."""
+    return sys.modules["scipy._lib.uarray"]
 
 
 def _follow_dispatcher(state: OutsideState, function: Callable[..., object], path: str) -> None:
@@ -565,6 +703,8 @@ FOLLOW_FUNCTIONS: dict[type, Callable[[OutsideState, Any, str], None]] = {
     TransformedFunction: _follow_transformed,
     type(lru_cache(len)): _follow_cache,
     SimpleNamespace: _follow_namespace,
+    logging.Logger: _follow_logger,
+    logging.RootLogger: _follow_logger,
     np.ndarray: _follow_array,
     bytearray: _follow_buffer,
     array.array: _follow_buffer,
@@ -573,6 +713,8 @@ FOLLOW_FUNCTIONS: dict[type, Callable[[OutsideState, Any, str], None]] = {
     **({} if RECORDER is None else {RECORDER.QuickCall: _follow_parts("__wrapped__")}),
 }
 """The function that follows objects of exactly this type."""
+FOLLOW_BY_NAME: dict[str, Callable[[OutsideState, Any, str], None]] = {"uarray._Function": _follow_transform}
+"""That for types of packages that may not be imported, by their names."""
 
 
 __all__ = ["MAX_BYTES", "MAX_THINGS", "ComparesItself", "OutsideState", "may_draw_numbers"]

@@ -44,7 +44,10 @@ from wiregrad.lazy import NamedTuple
 
 KNOWN_PACKAGES = (
     *("numpy", "wiregrad", "scipy.fft", "scipy.integrate", "scipy.interpolate", "scipy.linalg", "scipy.ndimage"),
-    *("scipy.signal", "scipy.sparse", "scipy.special"),
+    *("scipy.signal", "scipy.sparse", "scipy.spatial.distance", "scipy.special"),
+    # What SciPy's functions ask for the library that an array belongs to.
+    *("scipy._lib._array_api", "scipy._lib._array_api_no_0d", "scipy._lib._array_api_override"),
+    *("scipy._lib._array_api_compat_vendor", "scipy._lib.array_api_compat", "scipy._lib.array_api_extra"),
 )
 """Packages whose functions and classes depend on nothing but their arguments, except `EXCLUDED_MODULES`."""
 KNOWN_MODULES = frozenset(
@@ -101,7 +104,7 @@ NO_CALLS_MARK = "_calls_no_derived_class"
 INERT_ATTRIBUTES = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __slots__ __dataclass_fields__ "
     "__dataclass_params__ __abstractmethods__ __parameters__ __orig_bases__ __static_attributes__ __firstlineno__ "
-    "__sizeof__ __dir__ _abc_impl".split()
+    "__sizeof__ __dir__ _abc_impl __attrs_attrs__ __attrs_props__ __attrs_own_setattr__ __attrs_init__".split()
 )
 """Attributes of classes that are read only by code that names them."""
 
@@ -207,6 +210,7 @@ def _count_hidden_bytes(kind: type) -> int:
 
 GLOBAL_READ_OPCODES = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
 GLOBAL_WRITE_OPCODES = frozenset(["STORE_GLOBAL", "DELETE_GLOBAL"])
+LOCAL_WRITE_OPCODES = frozenset(["STORE_FAST", "STORE_DEREF"])
 ATTRIBUTE_READ_OPCODES = frozenset(["LOAD_ATTR", "LOAD_METHOD"])
 WRITE_OPCODES = GLOBAL_WRITE_OPCODES | {"STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
 MUTATING_NAMES = frozenset(
@@ -216,6 +220,10 @@ MUTATING_NAMES = frozenset(
     "insort insort_left insort_right put_along_axis fill_diagonal".split()
 )
 """Methods and functions that change their arguments."""
+ARITHMETIC_ERRORS = frozenset("ZeroDivisionError OverflowError ArithmeticError Exception BaseException".split())
+"""What Python's arithmetic raises where wiregrad's gives an infinity or NaN, and the bases of these classes."""
+COMPLEX_PARTS = frozenset("abs absolute fabs real imag conj conjugate angle".split())
+"""Functions and attributes that may make real numbers of complex ones."""
 IGNORED_OPCODES = frozenset(["EXTENDED_ARG", "PUSH_NULL", "NOP"])
 
 
@@ -238,6 +246,10 @@ class CodeReads(NamedTuple):
     """Attributes that are assigned."""
     mutates: bool
     """Whether the code may change more than local variables: globals, enclosing variables, attributes, elements."""
+    raises_powers: bool
+    """Whether there is a power whose exponent may be a fraction: of negative floats, Python's is complex."""
+    catches_errors: bool
+    """Whether the code may catch what Python's arithmetic raises, such as ZeroDivisionError."""
 
 
 @lru_cache(4096)
@@ -267,13 +279,16 @@ class _ReadCollector:
         self.stored = set[str]()
         self.makes_classes = False
         self.mutates = False
+        self.raises_powers = False
+        self.catches_errors = False
 
     def add_code(self, code: CodeType) -> None:
         """Add the names in one code object."""
-        texts = set(names_in(code.co_consts))
+        steps = [step for step in list_instructions(code) if step.opname not in IGNORED_OPCODES]
+        imported = _list_imported_names(steps)
+        texts = set(names_in([constant for constant in code.co_consts if constant not in imported]))
         self.names.update(code.co_names, texts)
         self.escaping.update(texts)
-        steps = [step for step in list_instructions(code) if step.opname not in IGNORED_OPCODES]
         known = set[tuple[Any, ...]]()
         for index, (step, following) in enumerate(zip(steps, [*steps[1:], None], strict=True)):
             # Most pairs of instructions occur several times; before an import there are others.
@@ -288,16 +303,23 @@ class _ReadCollector:
     def _add_instruction(self, steps: list[CodeStep], index: int) -> None:
         """Add the globals, imports and writes of an instruction."""
         step = steps[index]
+        following = steps[index + 1] if index + 1 < len(steps) else step
         if step.opname in GLOBAL_READ_OPCODES or step.opname in GLOBAL_WRITE_OPCODES:
             self.global_names.add(step.argval)
         if step.opname == "IMPORT_NAME":
             self.imports.append((step.argval, _import_level(steps, index)))
         elif step.opname == "IMPORT_FROM":
-            self.escaping.add(step.argval)
+            # A name that is kept as a variable is used where that variable is.
+            if following.opname not in LOCAL_WRITE_OPCODES or following.argval != step.argval:
+                self.escaping.add(step.argval)
         elif step.opname == "STORE_ATTR":
             self.stored.add(step.argval)
         self.makes_classes = self.makes_classes or step.opname == "LOAD_BUILD_CLASS"
         self.mutates = self.mutates or step.opname in WRITE_OPCODES or _is_in_place(step)
+        if following.opname == "BINARY_OP" and following.argrepr.startswith("**"):
+            self.raises_powers |= not (step.opname == "LOAD_CONST" and type(step.argval) is int)
+        # `except:` without a class drops the error at once.
+        self.catches_errors |= step.opname == "PUSH_EXC_INFO" and following.opname == "POP_TOP"
 
     def _add_loads(self, steps: Sequence[CodeStep], index: int) -> None:
         """Add the variables that an instruction loads; they escape unless the next one reads an attribute."""
@@ -326,6 +348,8 @@ class _ReadCollector:
             self.makes_classes,
             frozenset(self.stored),
             self.mutates or not MUTATING_NAMES.isdisjoint(self.names),
+            self.raises_powers or "pow" in self.names,
+            self.catches_errors or not ARITHMETIC_ERRORS.isdisjoint(self.names),
         )
 
 
@@ -371,6 +395,15 @@ def _is_compared(steps: Sequence[CodeStep], index: int) -> bool:
 
 def _attribute_name(step: CodeStep) -> str:
     return str(step.argval)
+
+
+def _list_imported_names(steps: list[CodeStep]) -> list[object]:
+    """Return the constants with the names of import statements, `("a", "b")`, unless they are used elsewhere too."""
+    pairs = list(zip(steps, [*steps[1:], None], strict=True))
+    loaded = [(step.argval, following) for step, following in pairs if step.opname == "LOAD_CONST"]
+    lists = [(names, following) for names, following in loaded if type(names) is tuple]
+    others = [names for names, following in lists if following is None or following.opname != "IMPORT_NAME"]
+    return [names for names, following in lists if names not in others]
 
 
 def _import_level(steps: list[CodeStep], index: int) -> int:
@@ -485,6 +518,16 @@ class OutsideSnapshot:
         self._note_condition("True")
         self._descriptions.append((WatchKind.OTHER, _always_changed))
 
+    def note_state(self, read: Callable[[], object]) -> None:
+        """Note what a function returns, such as a setting that is kept in compiled code."""
+        was = read()
+
+        def has_changed() -> bool:
+            return bool(read() != was)
+
+        self._note_condition(f"{self._name_thing(has_changed)}()")
+        self._descriptions.append((WatchKind.OTHER, has_changed))
+
     def note_watch(self, watch: ContainerCopy | AttributeScope | ArrayCopy | BytesCopy) -> None:
         """Note an object whose watch tells whether it has changed."""
         self._watches.append(watch)
@@ -574,6 +617,8 @@ class ReadNames:
         self.makes_classes = False
         self.reflects = False
         """Whether the code can reach a function that reads attributes by name."""
+        self.raises_powers = False
+        self.catches_errors = False
 
     def add_code(self, reads: CodeReads) -> None:
         """Add what the bytecode of a function reads."""
@@ -582,6 +627,16 @@ class ReadNames:
         self.escaping |= reads.escaping
         self.stored |= reads.stored
         self.makes_classes = self.makes_classes or reads.makes_classes
+        self.raises_powers = self.raises_powers or reads.raises_powers
+        self.catches_errors = self.catches_errors or reads.catches_errors
+
+    @property
+    def hides_arithmetic(self) -> bool:
+        """Whether the code can return a number that does not tell where Python's arithmetic differs from wiregrad's.
+
+        Python raises where wiregrad's numbers become infinite or NaN, and has complex powers.
+        """
+        return self.catches_errors or (self.raises_powers and not COMPLEX_PARTS.isdisjoint(self.names))
 
     def add_text(self, text: str) -> None:
         """Add the names in a string that the code can reach: it may read attributes by them."""

@@ -31,10 +31,15 @@ from wiregrad.errors import AmbiguousIndexError, short_repr
 from wiregrad.frontends.recording.arguments import (
     CONTAINER_BASES,
     LEAF,
+    REGISTERED_CONTAINERS,
+    STATIC,
     ContainerTree,
+    field_names,
     flatten,
+    is_field_container,
     own_attributes,
     parts_of,
+    take_apart,
     unflatten,
 )
 from wiregrad.frontends.recording.library_hooks import OVERLAY
@@ -113,7 +118,7 @@ class CallSignature:
             self.inputs.append(item)
         elif item is None:
             self.marks.append(None)
-        elif issubclass(kind, dict | list | tuple):
+        elif issubclass(kind, dict | list | tuple) or kind in REGISTERED_CONTAINERS or is_field_container(kind):
             self._read_container(item, kind)
         elif kind in NUMBER_TYPES or issubclass(kind, np.generic):
             self._read_number(item)
@@ -126,7 +131,8 @@ class CallSignature:
                 raise NoSignatureError(f"an argument is a {kind.__name__} with attributes of its own")
             # The attributes of its class may change.
             self.named.append(kind)
-        keys, parts = parts_of(item)
+            self.named += REGISTERED_CONTAINERS.get(kind, ())
+        keys, parts = take_apart(item)
         self.marks.append((kind, len(parts), *[self._mark_static(key) for key in keys]))
         for part in parts:
             self._read_item(part)
@@ -648,6 +654,8 @@ class _ParserText:
             self.refuse_if(f"type({name}) is not {self.add_constant(kind)} or {name} != {constant}")
         elif kind in (list, tuple, dict):
             self._read_container(name, item)
+        elif is_parsed_class(kind):
+            self._read_object(name, item)
         else:
             raise UnparsedArgumentError
         if len(self.numbers) + self.array_numbers > MAX_PARSED_NUMBERS:
@@ -677,6 +685,39 @@ class _ParserText:
             self.lines.append(f"{', '.join(names)}, = {source}")
         for part, value in zip(names, values, strict=True):
             self.read_item(part, value)
+
+    def _read_object(self, name: str, item: Any) -> None:
+        """Write the text that reads a named tuple or an object with fields, by what Python itself stores in it."""
+        kind = type(item)
+        self.refuse_if(f"type({name}) is not {self.add_constant(kind)}")
+        if issubclass(kind, tuple):
+            self.refuse_if(f"{self.add_constant(tuple.__len__)}({name}) != {tuple.__len__(item)}")
+            source = f"{self.add_constant(tuple.__iter__)}({name})"
+            values = list(tuple.__iter__(item))
+        else:
+            fields = self.add_name()
+            self.lines.append(f"{fields} = {name}.__dict__")
+            self.refuse_if(f"[*{fields}] != {self.add_constant([*vars(item)])}")
+            if [*vars(item)] != field_names(kind):
+                raise UnparsedArgumentError
+            source = f"{fields}.values()"
+            values = list(vars(item).values())
+        names = [self.add_name() for _ in values]
+        if names:
+            self.lines.append(f"{', '.join(names)}, = {source}")
+        for part, value in zip(names, values, strict=True):
+            self.read_item(part, value)
+
+
+def is_parsed_class(kind: type) -> bool:
+    """Return whether a parser reads objects of a class: named tuples, and fields that are ordinary attributes."""
+    if kind in REGISTERED_CONTAINERS:
+        return False
+    has_attributes = kind.__dictoffset__ != 0
+    if issubclass(kind, tuple):
+        return not has_attributes
+    is_plain = kind.__getattribute__ is object.__getattribute__ and not hasattr(kind, "__getattr__")
+    return is_field_container(kind) and not issubclass(kind, dict | list) and has_attributes and is_plain
 
 
 def write_parser(args: Sequence[Any]) -> Callable[..., tuple[Any, ...] | None] | None:
@@ -854,8 +895,14 @@ def _write_tree(tree: ContainerTree, places: Any, constants: dict[str, Any]) -> 
     if tree.kind is LEAF:
         return f"n[{next(places)}]"
     parts = [_write_tree(child, places, constants) for child in tree.children]
-    if tree.attributes or tree.kind not in (list, tuple, dict):
+    if tree.kind is None:
+        return "None"
+    if tree.kind is STATIC or tree.attributes:
         raise UnparsedArgumentError
+    if tree.kind not in (list, tuple, dict):
+        name = f"C{len(constants)}"
+        constants[name] = tree.build_subclass
+        return f"{name}([{', '.join(parts)}])"
     if tree.kind is list:
         return f"[{', '.join(parts)}]"
     if tree.kind is tuple:

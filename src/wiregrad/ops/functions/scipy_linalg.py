@@ -9,6 +9,7 @@ by rows; so does its gradient. What would be a sparse matrix of values is refuse
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -717,7 +718,8 @@ def multiply_sparse(matrix: Any, x: Any) -> Any:
     rows, columns = matrix.shape
     if shape_of(x)[0] != columns:
         raise ValueError(f"matmul: dimension mismatch of shapes {matrix.shape} and {shape_of(x)}")
-    entries = matrix.tocoo()
+    # SciPy notes on a matrix what it has found out about its entries, and this one is the caller's.
+    entries = copy(matrix).tocoo()
     axis = -ndim_of(x)
     data = _match_kind(entries.data, x).reshape((-1,) + (1,) * (ndim_of(x) - 1))
     products = TABLE["take"](x, entries.col.astype(np.int64), axis=axis) * data
