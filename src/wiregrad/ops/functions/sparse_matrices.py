@@ -28,6 +28,8 @@ from wiregrad.ops.gradient_flow import is_wire, shape_of
 from wiregrad.ops.solver_records import multiply_entries
 
 FORMATS = ("bsr", "coo", "csc", "csr", "dia", "dok", "lil")
+RECORDED_FORMATS = ("coo", "csc", "csr", "dia")
+"""The formats whose constructors take recorded entries."""
 KINDS = ("array", "matrix")
 Places = NDArray[np.int64]
 
@@ -77,7 +79,9 @@ class RecordedSparse:
         self.kind = kind
         """"array", or "matrix", whose `*` is a product of matrices."""
 
-    def _replace(self, data: Any, rows: Any = None, columns: Any = None, shape: Any = None, format: str = "") -> Any:
+    def _replace(
+        self, data: Any, rows: Any = None, columns: Any = None, shape: Any = None, format: str = ""
+    ) -> RecordedSparse:
         """Return a matrix of the same kind with other entries, and other places if they are given."""
         return RecordedSparse(
             data,
@@ -542,13 +546,15 @@ def _list_names(kinds: Sequence[str], *methods: str) -> tuple[str, ...]:
     return tuple(f"scipy.sparse.{form}_{kind}.{method}" for form in FORMATS for kind in kinds for method in methods)
 
 
-@register_scipy_method(*_list_names(KINDS, "__new__"), keeps_lists=True)
+@register_scipy_method(
+    *(f"scipy.sparse.{form}_{kind}.__new__" for form in RECORDED_FORMATS for kind in KINDS), keeps_lists=True
+)
 def make_sparse(
     cls: Any, arg1: Any, shape: Any = None, dtype: Any = None, copy: bool = False, *, maxprint: Any = None
 ) -> RecordedSparse:
     """Return a matrix with recorded entries in place of an object of SciPy's class."""
     names = [owner.__name__.partition("_") for owner in cls.__mro__]
-    form, _, kind = next(parts for parts in names if parts[0] in FORMATS and parts[2] in KINDS)
+    form, _, kind = next(parts for parts in names if parts[0] in RECORDED_FORMATS and parts[2] in KINDS)
     made = _read_entries(arg1, shape, form)
     made.kind = kind
     return made if dtype is None else made.astype(dtype)
@@ -556,8 +562,6 @@ def make_sparse(
 
 def _read_entries(arg1: Any, shape: Any, form: str) -> RecordedSparse:
     """Return the matrix that a constructor is asked for."""
-    if form not in ("coo", "csc", "csr", "dia"):
-        refuse_sparse(f"the format {form}", "write scipy.sparse.csr_array((data, (rows, columns)), shape=shape)")
     if is_sparse(arg1):
         return as_recorded(arg1).asformat(form)
     if not isinstance(arg1, tuple) or len(arg1) not in (2, 3):
@@ -567,7 +571,7 @@ def _read_entries(arg1: Any, shape: Any, form: str) -> RecordedSparse:
             f"scipy.sparse.{form}_array((x[i, j], (i, j)), shape=x.shape)",
         )
     if form == "dia":
-        return _read_diagonals(*arg1, shape)
+        return _read_diagonals(arg1[0], arg1[1], shape)
     data = _as_entries(arg1[0])
     if len(arg1) == 3:
         return _read_lines(data, np.asarray(arg1[1]), np.asarray(arg1[2]), shape, form)
@@ -613,10 +617,10 @@ def _read_lines(data: Any, indices: NDArray[Any], indptr: NDArray[Any], shape: A
     if len(indptr) - 1 != shape[0 if form == "csr" else 1] or indptr[-1] != len(indices):
         raise ValueError(f"index pointer size {len(indptr)} or its end {indptr[-1]} does not fit shape {shape}")
     lines = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    places = (lines, indices) if form == "csr" else (indices, lines)
+    rows, columns = (lines, indices) if form == "csr" else (indices, lines)
     if shape_of(data) != indices.shape:
         raise ValueError(f"indices and data should have the same size; got {indices.shape} and {shape_of(data)}")
-    made = RecordedSparse(data, *places, shape, form)
+    made = RecordedSparse(data, rows, columns, shape, form)
     _check_places(made)
     return made
 
@@ -724,7 +728,7 @@ def _join_blocks(name: str, grid: Sequence[Sequence[Any]], format: Any, dtype: A
     tops = np.cumsum([0, *heights])
     lefts = np.cumsum([0, *widths])
     blocks = [(i, j, block) for i, line in enumerate(grid) for j, block in enumerate(line) if block is not None]
-    placed = [(i, j, *_require_sparse(name, block)) for i, j, block in blocks]
+    placed = [(i, j, _require_sparse(name, block)[0]) for i, j, block in blocks]
     made = RecordedSparse(
         _join_data(*(block._data for _, _, block in placed)),
         np.concatenate([block._rows + tops[i] for i, _, block in placed]),
@@ -930,7 +934,7 @@ REFUSED_SOLVERS: dict[str, str] = {
 
 
 def _register_refusal(name: str, advice: str) -> None:
-    @register_scipy_method(f"scipy.sparse.linalg.{name}")
+    @register_scipy_method(f"scipy.sparse.linalg.{name}", refuses=True)
     def refuse_solver(*args: Any, **kwargs: Any) -> Any:
         """Refuse recorded values, and say what to write instead."""
         raise NoRuleError(f"scipy.sparse.linalg.{name} has no rule: {advice}{format_user_line()}")
