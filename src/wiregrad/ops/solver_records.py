@@ -24,6 +24,7 @@ from wiregrad.ir import TABLE, Advice, Pattern
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops.array_ops import ArrayRule, General, Shape, conjugate_flow
 from wiregrad.ops.gradient_flow import fill_for_sum, match_shape, shape_of
+from wiregrad.ops.shape_records import ADD_AT
 
 if TYPE_CHECKING:
     from wiregrad.ops import solver_forward
@@ -144,9 +145,11 @@ _SOLVE_BANDED = '''\
 def solve_banded(ab, b, bands, transposed):
     """Return the x for which a matrix of few diagonals, ab[u + i - j, j] = a[i, j], times x, is b."""
     n = ab.shape[-1]
-    rows = bands[1] + np.arange(n)[:, None] - np.arange(n)
+    columns = np.arange(n)
+    rows = bands[1] + columns[:, None] - columns
     inside = (rows >= 0) & (rows <= bands[0] + bands[1])
-    a = np.where(inside, ab[..., np.where(inside, rows, 0), np.arange(n)], 0.0)
+    places = np.where(inside, rows, 0)
+    a = np.where(inside, ab[..., places, columns], 0.0)
     return np.linalg.solve(np.swapaxes(a, -1, -2) if transposed else a, b)
 '''
 
@@ -254,9 +257,9 @@ def _sparse_ahead(slot: int, t: Any, xs: Any, y: Any, *, transposed: bool, **set
 _SOLVE_SPARSE = '''\
 def solve_sparse(data, rows, columns, b, transposed):
     """Return the x for which a matrix with entries at some places, times x, is b."""
-    a = np.zeros((len(b), len(b)), data.dtype)
-    np.add.at(a, (rows, columns), data)
-    return np.linalg.solve(a.T if transposed else a, b)
+    n = b.shape[0]
+    places = columns * n + rows if transposed else rows * n + columns
+    return np.linalg.solve(np.reshape(add_at(data, places, 0, n * n), (n, n)), b)
 '''
 
 
@@ -288,7 +291,7 @@ solve_sparse: General = register(
         numpy=lambda data, rows, columns, b, *, types, transposed, order, strict: (
             f"solve_sparse({data}, {rows}, {columns}, {b}, {transposed})"
         ),
-        numpy_needs=(_SOLVE_SPARSE,),
+        numpy_needs=(ADD_AT, _SOLVE_SPARSE),
         back=_sparse_back,
         ahead=_sparse_ahead,
         samples=_sparse_samples,
