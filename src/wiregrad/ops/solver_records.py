@@ -20,7 +20,7 @@ import numpy as np
 
 from wiregrad.dtypes import USUAL_DTYPES, WireType
 from wiregrad.errors import DomainError
-from wiregrad.ir import TABLE, Advice, Pattern
+from wiregrad.ir import TABLE, Pattern
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops.array_ops import ArrayRule, General, Shape, conjugate_flow
 from wiregrad.ops.gradient_flow import fill_for_sum, match_shape, shape_of
@@ -176,7 +176,6 @@ def _band_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
 solve_banded: General = register(
     EntrySolve(
         name="solve_banded",
-        remedies=Advice.INVERSE,
         doc="The x for which a matrix of few diagonals, times x, is b; the gradient of the matrix has these diagonals.",
         inputs=("ab", "b"),
         pattern=Pattern.SWAP,
@@ -279,7 +278,6 @@ def _sparse_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
 solve_sparse: General = register(
     EntrySolve(
         name="solve_sparse",
-        remedies=Advice.INVERSE,
         doc="The x for which a matrix with entries at some places, times x, is b; no gradient flows elsewhere.",
         inputs=("data", "rows", "columns", "b"),
         pattern=Pattern.SWAP,
