@@ -85,7 +85,7 @@ def _compute_banded(ab: Any, b: Any, *, bands: tuple[int, int], form: str, trans
     return solver_forward.compute_banded(ab, b, bands=bands, form=form, transposed=transposed)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4)
 def _list_band_rows(bands: tuple[int, int], n: int) -> tuple[Any, Any]:
     """Return the row of each element of `ab`, 0 where it is outside of the matrix, and whether it is inside."""
     rows = np.arange(-bands[1], bands[0] + 1)[:, None] + np.arange(n)
