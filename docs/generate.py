@@ -114,8 +114,8 @@ def _scipy_table(module: str, known: Mapping[str, str]) -> str:
     """Return the table of a module's functions; the methods of a distribution are one row."""
     parts = {name: name.split(".")[2:] for name in known if name.startswith(f"{module}.")}
     rows = [[f"`{rest[0]}`", known[name]] for name, rest in parts.items() if len(rest) == 1]
-    owners = {rest[0]: [other[1] for other in parts.values() if other[0] == rest[0] and len(other) > 1]
-              for rest in parts.values() if len(rest) > 1}  # fmt: skip
+    owned = [rest for name, rest in parts.items() if len(rest) > 1 and not FUNCTIONS_BY_SCIPY[name].refuses]
+    owners = {owner: [name for other, name, *_ in owned if other == owner] for owner, *_ in owned}
     methods = [[f"`{owner}`", ", ".join(f"`{name}`" for name in names)] for owner, names in owners.items()]
     tables = [_table(["function", "what it does"], rows)] if rows else []
     return "\n\n".join([*tables, *([_table(["object", "methods"], methods)] if methods else [])])

@@ -715,7 +715,7 @@ def test_types_of_large_arrays_are_those_that_numpy_finds_for_small_ones() -> No
     """What is read off stand-ins equals what the op makes, at every sample of every op that can be read so."""
     TABLE.load_deferred()
     count = 0
-    for op in [op for op in TABLE if isinstance(op, ArrayOp) and op.samples]:
+    for op in [op for op in TABLE if isinstance(op, ArrayOp) and op.samples and type(op).infer is ArrayOp.infer]:
         for *xs, settings in op.samples(np.random.default_rng(0)):
             bound = op.bind(settings) if settings else op
             types = [WireType(np.asarray(x).dtype, np.shape(x)) for x in xs]

@@ -279,7 +279,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         "times t_eval that are recorded",
     ),
     "recorded knots": (lambda k: scipy.interpolate.CubicSpline(k * KNOTS, HEIGHTS)(0.5), NoRuleError, "knots"),
-    "sparse products": (lambda k: (SPARSE * k).sum(), NoRuleError, "element-by-element"),
+    "sparse powers": (lambda k: ((SPARSE * k) ** -1).sum(), NoRuleError, "powers that are recorded or not positive"),
     "shapes": (lambda k: (SPARSE @ (k * np.ones(2))).sum(), ShapeError, r"csr_array.__matmul__: matmul: dimension"),
     "pivoting": (lambda k: scipy.linalg.qr(k * MATRIX, pivoting=True)[1].sum(), NoRuleError, "pivoting"),
     "wide lu": (lambda k: scipy.linalg.lu(k * np.ones((2, 3)))[1].sum(), NoRuleError, "one square matrix"),

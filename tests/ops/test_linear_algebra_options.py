@@ -215,11 +215,11 @@ WITHOUT_RULE: dict[str, RefusedCall] = {
     ),
     "absolute cut": (lambda a: scipy.linalg.pinv(a, atol=0.1), SQUARE, NoRuleError, "atol=: use rtol="),
     "a cube times a sparse matrix": (lambda x: SPARSE @ x, np.ones((3, 3, 3)), NoRuleError, "the product of shapes"),
-    "a recorded sparse matrix": (
+    "spsolve of a dense matrix": (
         lambda a: scipy.sparse.linalg.spsolve(a, VECTOR),
         SQUARE,
         NoRuleError,
-        "spsolve of a recorded matrix",
+        "spsolve of a dense array: write np.linalg.solve(A, b)",
     ),
     "another metric": (
         lambda x: distance.cdist(x, CENTRES, "canberra"),

@@ -50,8 +50,8 @@ REFUSED: dict[str, frozenset[str]] = {
         "gamma_moment betaincc beta_moment stdtr".split()
     ),
     "PyTorch": frozenset(
-        "lstsq matrix_rank lu_rows lu_factors sqrtm logm gamma polygamma betaln beta binom erfcinv bessel_j bessel_y "
-        "bessel_i bessel_k bessel_ie gamma_moment betainc betaincc beta_moment stdtr".split()
+        "lstsq matrix_rank lu_rows lu_factors solve_banded sqrtm logm gamma polygamma betaln beta binom "
+        "erfcinv bessel_j bessel_y bessel_i bessel_k bessel_ie gamma_moment betainc betaincc beta_moment stdtr".split()
     ),
 }
 """Ops that a library has no equal for. ONNX refuses linear algebra, complex numbers and special functions."""

@@ -400,6 +400,7 @@ __all__: list[str] = [
     "solve_sylvester",
     "solve_toeplitz",
     "solve_triangular",
+    "solveh_banded",
     "sort",
     "sort_complex",
     "split",
@@ -3233,7 +3234,7 @@ def solve(a: Operand, b: Value) -> Value: ...
 def solve(a: Operand, b: Operand) -> Any: ...
 @overload
 def solve_banded(l_and_u: Any, ab: NDArray[Any], b: PlainArray, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> NDArray[Any]:
-    """The x for which a banded matrix, given by its diagonals, times x, is b; solved as a dense system."""
+    """The x for which a banded matrix, given by its diagonals, times x, is b; gradients are diagonals, too."""
 @overload
 def solve_banded(l_and_u: Any, ab: Value, b: Operand, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
 @overload
@@ -3280,6 +3281,15 @@ def solve_triangular(a: Value, b: Operand, trans: Any = 0, lower: bool = False, 
 def solve_triangular(a: Operand, b: Value, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
 @overload
 def solve_triangular(a: Operand, b: Operand, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Any: ...
+@overload
+def solveh_banded(ab: NDArray[Any], b: PlainArray, overwrite_ab: bool = False, overwrite_b: bool = False, lower: bool = False, check_finite: bool = True) -> NDArray[Any]:
+    """The x for which a positive definite banded matrix, of which one half is given, times x, is b."""
+@overload
+def solveh_banded(ab: Value, b: Operand, overwrite_ab: bool = False, overwrite_b: bool = False, lower: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def solveh_banded(ab: Operand, b: Value, overwrite_ab: bool = False, overwrite_b: bool = False, lower: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def solveh_banded(ab: Operand, b: Operand, overwrite_ab: bool = False, overwrite_b: bool = False, lower: bool = False, check_finite: bool = True) -> Any: ...
 @overload
 def sort(a: NDArray[Any], axis: int | Sequence[int] | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> NDArray[Any]:
     """The elements sorted along an axis; each keeps its gradient."""

@@ -330,6 +330,10 @@ class BuilderMethods:
         """log(1 + exp(x)) without overflow."""
     def solve(self, a: WireOperand, b: WireOperand, /, *, strict: bool, name: str | None = None) -> Port:
         """The x for which a @ x = b, for matrices b; with strict=False NaN where a is singular."""
+    def solve_banded(self, ab: WireOperand, b: WireOperand, /, *, bands: Any, form: str, transposed: bool, name: str | None = None) -> Port:
+        """The x for which a matrix of few diagonals, times x, is b; the gradient of the matrix has these diagonals."""
+    def solve_sparse(self, data: WireOperand, rows: WireOperand, columns: WireOperand, b: WireOperand, /, *, transposed: bool, order: str | None, strict: bool, name: str | None = None) -> Port:
+        """The x for which a matrix with entries at some places, times x, is b; no gradient flows elsewhere."""
     def solve_triangular(self, a: WireOperand, b: WireOperand, /, *, lower: Any, name: str | None = None) -> Port:
         """The x for which the lower or upper triangle of a, times x, is b; the other triangle is not read."""
     def spread(self, x: WireOperand, /, *, rank: int, shape: Sequence[int], name: str | None = None) -> Port:

@@ -2,9 +2,9 @@
 
 An op is one record, and everything else (derivatives, listings, docs, tests) is derived from it. Start reading in
 `elementwise_records`: one record per op on numbers. The ops on whole arrays are in `shape_records`, `reduce_records`,
-`linalg_records` and `fourier_records` (filters, too), those that SciPy computes in `special_records`; all of these are
-loaded when the first such op is asked for. `array_ops` defines what all such records are made of.
-`functions` holds what people call on arrays, with NumPy's and SciPy's names.
+`linalg_records` and `fourier_records` (filters, too), those that SciPy computes in `solver_records` and
+`special_records`; all of these are loaded when the first such op is asked for. `array_ops` defines what all such
+records are made of. `functions` holds what people call on arrays, with NumPy's and SciPy's names.
 
 Other rooms may call `TABLE`, every record as an attribute (`ops.tanh` is the record of tanh, and calling it applies the
 op), `gradient_flow` (how gradients are multiplied and added), `c_expressions` (an op's scalar text as a tree), and
@@ -44,12 +44,14 @@ _MODULES = (
     "c_expressions",
     "functions",
     "gradient_flow",
+    "solver_forward",
     "special_forward",
 )
 _DEFERRED_RECORDS = (
     "shape_records",
     "reduce_records",
     "linalg_records",
+    "solver_records",
     "fourier_records",
     "special_records",
 )
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
         linalg_records,
         reduce_records,
         shape_records,
+        solver_records,
         special_records,
     )
 

@@ -560,7 +560,7 @@ MAX_LISTED_PLACES = 64
 """The number of places up to which a set of numbers is made faster than an array that counts them."""
 
 
-_ADD_AT = '''\
+ADD_AT = '''\
 def add_at(x, indices, axis, length):
     """Return zeros, so long along an axis, with the slices of x added where a row of indices says."""
     y = np.zeros(x.shape[:axis] + (length,) + x.shape[axis + 1 :], x.dtype)
@@ -643,7 +643,7 @@ take_add: LinearOp = register(
         forward=_add_slices,
         output_shape=_infer_take,
         numpy=_write_by_indices("add_at", "add_along_axis"),
-        numpy_needs=(_ADD_AT, _ADD_ALONG_AXIS),
+        numpy_needs=(ADD_AT, _ADD_ALONG_AXIS),
         transpose=lambda g, slot, x, indices, *, axis, length: take(g, indices, axis=axis) if slot == 0 else None,
         moves=True,
         scatters=True,

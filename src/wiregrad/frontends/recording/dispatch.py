@@ -105,8 +105,9 @@ from wiregrad.ir import TABLE, Op
 from wiregrad.ir.op import ARITHMETIC_METHODS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY
-from wiregrad.ops.functions.registry import REFUSALS, RegisteredFunction
+from wiregrad.ops.functions.registry import REFUSALS, RegisteredFunction, is_sparse
 from wiregrad.ops.functions.shape import bind_index, scatter_add
+from wiregrad.ops.gradient_flow import is_wire
 from wiregrad.ops.shape_records import encode_item
 
 
@@ -266,6 +267,9 @@ def run_without_rule(function: Callable[..., Any], args: tuple[Any, ...], kwargs
     Traced conditions and whole numbers among the arguments are certified. Constants give a constant.
     """
     leaves, tree = flatten((args, kwargs))
+    if any(is_wire(leaf) and not isinstance(leaf, Value) for leaf in leaves):
+        # A sparse matrix with recorded entries.
+        return NotImplemented
     if are_discrete(leaves):
         args, kwargs = unflatten(tree, [make_concrete(leaf) for leaf in leaves])
         return function(*args, **kwargs)
@@ -564,7 +568,7 @@ def install_methods() -> None:
         "__array_function__": apply_function,
         "__getitem__": index_value,
         "__setitem__": assign_by_index,
-        "__matmul__": _make_checked_method(lambda a, b: product(a, _refuse_foreign(b)), "matmul"),
+        "__matmul__": _leave_sparse(_make_checked_method(lambda a, b: product(a, _refuse_foreign(b)), "matmul")),
         "__rmatmul__": _make_checked_method(lambda b, a: product(_refuse_foreign(a), b), "matmul"),
     }
     for name, method in protocols.items():
@@ -596,6 +600,15 @@ def _returns_itself(array: Value, name: str, args: tuple[Any, ...], kwargs: dict
 def _copy_recorded(self: Value) -> Value:
     """Return what `copy.copy` and `copy.deepcopy` make: of a leaf another leaf, else a copy that may be filled."""
     return copy_leaf(self) if self._tape is None and not isinstance(self, FilledValue) else copy_filled(self)
+
+
+def _leave_sparse(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of `@` that leaves a sparse matrix to the matrix's own operator."""
+
+    def multiply(self: Value, other: Any) -> Any:
+        return NotImplemented if is_sparse(other) else method(self, other)
+
+    return describe_method(multiply, "matmul", method)
 
 
 def _refuse_foreign(operand: Any) -> Any:

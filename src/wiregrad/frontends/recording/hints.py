@@ -469,9 +469,20 @@ FOREIGN_ADVICE = {
     "jax": "JAX keeps no gradient here; write NumPy's function in its place, or use wg.from_jax",
     "np.lib.as_strided": "write np.lib.stride_tricks.sliding_window_view(x, n), or an index of whole numbers, x[index]",
     "np.ma": "a masked array keeps no gradient; write x[~mask], or np.where(mask, 0.0, x)",
-    "scipy.sparse": "a sparse matrix holds plain numbers; write A @ (x[:, None] * B), or fill np.zeros((n, m))",
+    "scipy.sparse": (
+        "compute with the entries of a matrix, c = A.tocoo(), and make a matrix of what comes out, "
+        "scipy.sparse.coo_array((f(c.data), (c.row, c.col)), shape=A.shape)"
+    ),
 }
 """What to write instead of functions of other libraries that refuse values, by the beginning of their names."""
+
+
+SUPERLU_MESSAGE = "argument 1 must be numpy.ndarray, not "
+"""What the factors of a sparse matrix, SciPy's `splu(A)`, say of a value."""
+SPARSE_FACTORS_ADVICE = (
+    "where the matrix A has plain numbers, write scipy.sparse.linalg.spsolve(A, b), which keeps the factors for the "
+    "next b"
+)
 
 
 def describe_foreign_error(error: Exception) -> str:
@@ -495,6 +506,8 @@ def describe_foreign_error(error: Exception) -> str:
     text = find_running_text(user, position)[1]
     name = called or (f"`{text}`" if text else "a function of another library")
     known = [advice for start, advice in FOREIGN_ADVICE.items() if called.startswith(start) or f"`{start}." in name]
+    if SUPERLU_MESSAGE in str(error):
+        known = [SPARSE_FACTORS_ADVICE]
     place = f"\n  recorded at {user.f_code.co_filename}:{line}"
     return f"{describe_missing_function(name, *known[:1])}; it says: {error}{place}"
 

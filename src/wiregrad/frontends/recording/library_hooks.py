@@ -754,8 +754,8 @@ def apply_entry(
     kwargs: dict[str, Any],
 ) -> Any:
     """Call the function made of ops that stands for a SciPy function."""
-    joined = {key: join_list(name, x) for key, x in kwargs.items()}
-    listed = tuple([join_list(name, x) for x in args])
+    joined = kwargs if entry.keeps_lists else {key: join_list(name, x) for key, x in kwargs.items()}
+    listed = args if entry.keeps_lists else tuple([join_list(name, x) for x in args])
     if not entry.numpy:
         refuse_unusual_dtypes(name, (*listed, *joined.values()))
     mark = ConversionMark()
@@ -994,11 +994,29 @@ def teach_name(module: ModuleType, name: str, entry: RegisteredFunction) -> None
         for method in (last, "__call__"):
             teach_function(getattr(type(owner), method, None), partial(DistributionMethod, prefix, method))
         return
+    if last == "__new__":
+        teach_constructor(owner, name.removesuffix(f".{last}"), entry)
+        return
     kind = TaughtFunction if owner is module else TaughtMethod
     thing = vars(module).get(last) if owner is module else getattr(owner, last, None)
     if isinstance(thing, np.ufunc):
         FUNCTIONS_BY_NUMPY.setdefault(thing, entry)
     teach_function(thing, lambda original: kind(name, original, entry), name)
+
+
+def teach_constructor(owner: Any, name: str, entry: RegisteredFunction) -> None:
+    """Give a class a `__new__` that may return an object of another class, whose `__init__` is then not called."""
+    make_plain = owner.__new__
+    if isinstance(make_plain, FunctionType):
+        return
+
+    def make_empty(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return make_plain(cls)
+
+    # What tools show of a class is the signature of its `__new__`.
+    functools.update_wrapper(make_empty, owner.__init__)
+    owner.__new__ = make_empty
+    teach_function(make_empty, lambda original: TaughtFunction(name, original, entry), name)
 
 
 def teach_function(thing: Any, make: Callable[[FunctionType], Any], name: str = "scipy") -> None:

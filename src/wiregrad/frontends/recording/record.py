@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -74,13 +74,20 @@ from wiregrad.frontends.recording.value import (
 )
 from wiregrad.ir import INPUT, TABLE, Op, Pattern
 from wiregrad.ir.columns import CHOSEN_CONVENTIONS, Convention, find_convention, is_group_label
+from wiregrad.lazy import load_module_lazily
 from wiregrad.numpy_warnings import compute_at_user_line
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.functions.elements import join_items
+from wiregrad.ops.functions.registry import is_sparse
 from wiregrad.ops.gradient_flow import is_complex
 from wiregrad.ops.shape_records import broadcast_array, convert_plain
 from wiregrad.settings import SettingBlock
+
+if TYPE_CHECKING:
+    from wiregrad.ops.functions import sparse_matrices
+else:
+    sparse_matrices = load_module_lazily("wiregrad.ops.functions.sparse_matrices")
 
 MAX_EXACT_INT = 1 << 53
 """Whole numbers up to this one are exact as floats."""
@@ -114,7 +121,17 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
     if not op.is_view and any(map(is_filled, settled)):
         # An array that is filled stands for a value, which is recorded faster; but a view is one of the array itself.
         return record_op(op, [x.__wiregrad_contents__ if is_filled(x) else x for x in settled])
-    return _record_any(op, op.complete(settled))
+    return _record_settled(op, op.complete(settled))
+
+
+def _record_settled(op: Op, operands: Sequence[Any]) -> Any:
+    """Apply an op to values and literals, or the operator that it is to values and sparse matrices."""
+    try:
+        return _record_any(op, operands)
+    except OperandError:
+        if any(map(is_sparse, operands)):
+            return sparse_matrices.apply_to_sparse(op, operands)
+        raise
 
 
 def is_filled(x: Any) -> bool:

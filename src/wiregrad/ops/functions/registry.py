@@ -52,6 +52,8 @@ class RegisteredFunction:
     """Whether it calls a function of the user's, which may use values from outside."""
     refuses: bool = False
     """Whether it refuses every recorded value, those that a function among its arguments uses included."""
+    keeps_lists: bool = False
+    """Whether lists of values among its arguments stay lists, and are not made one value."""
 
     @property
     def doc(self) -> str:
@@ -163,7 +165,7 @@ def register_function(
 
 
 def register_scipy_method(
-    *names: str, calls_back: bool = False, refuses: bool = False
+    *names: str, calls_back: bool = False, refuses: bool = False, keeps_lists: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function for methods of SciPy's classes, which it is called with, by dotted name.
 
@@ -171,7 +173,9 @@ def register_scipy_method(
     """
 
     def add_method(run: Callable[..., Any]) -> Callable[..., Any]:
-        entry = RegisteredFunction(run.__name__, run, scipy=names, calls_back=calls_back, refuses=refuses)
+        entry = RegisteredFunction(
+            run.__name__, run, scipy=names, calls_back=calls_back, refuses=refuses, keeps_lists=keeps_lists
+        )
         FUNCTIONS_BY_SCIPY.loaded.update(dict.fromkeys(names, entry))
         return run
 
@@ -230,6 +234,11 @@ def lift(x: Any) -> Any:
     if isinstance(x, np.ndarray):
         return x if x.dtype.kind != "O" else FUNCTIONS["array"].run(x)
     return FUNCTIONS["array"].run(x) if isinstance(x, list | tuple) else np.asarray(x)
+
+
+def is_sparse(x: Any) -> bool:
+    """Return whether x is a sparse matrix, SciPy's or one with recorded entries."""
+    return hasattr(type(x), "tocoo")
 
 
 def ndim_of(x: Any) -> int:

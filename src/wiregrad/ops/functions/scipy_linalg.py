@@ -1,15 +1,11 @@
-"""The functions of `scipy.linalg`, products with the matrices of `scipy.sparse`, and distances of `scipy.spatial`.
+"""The functions of `scipy.linalg` and distances of `scipy.spatial`.
 
 Where SciPy's function has the name of a NumPy function and other arguments, it is registered as `scipy_NAME`. Options
 that only save memory or time (`overwrite_a`, `check_finite`, drivers) are accepted and ignored.
-
-Sparse matrices are constants. A product with a matrix of n entries picks n elements, multiplies them, and adds them up
-by rows; so does its gradient. What would be a sparse matrix of values is refused: wires carry dense arrays.
 """
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -27,7 +23,6 @@ from wiregrad.ops.functions.registry import (
     lift,
     ndim_of,
     register_function,
-    register_scipy_method,
     sample_calls,
 )
 from wiregrad.ops.functions.shape import concatenate, expand_dims, getitem, take
@@ -105,19 +100,24 @@ def solve_triangular(
 def _solve_columns(a: Any, b: Any, lower: bool) -> Any:
     """Solve a triangular system for one vector or for the columns of matrices."""
     b = _as_float(b)
-    vector = ndim_of(b) == 1
-    columns = TABLE["reshape"](b, rank=1, shape=(*shape_of(b), 1)) if vector else b
-    *lead, n, _ = shape_of(a)
-    *other, rows, count = shape_of(columns)
-    if rows != n:
-        raise ValueError(f"shapes of a {shape_of(a)} and b {shape_of(b)} are incompatible")
-    both = np.broadcast_shapes(tuple(lead), tuple(other))
-    a, columns = (
-        x if shape_of(x) == shape else TABLE["spread"](x, rank=ndim_of(x), shape=shape)
-        for x, shape in ((a, (*both, n, n)), (columns, (*both, rows, count)))
-    )
+    a, columns = _spread_stacks(a, _as_columns(b), "a", shape_of(a)[-2])
     x = TABLE["solve_triangular"](a, columns, lower=lower)
-    return TABLE["reshape"](x, rank=2, shape=(n,)) if vector else x
+    return TABLE["reshape"](x, rank=2, shape=shape_of(x)[-2:-1]) if ndim_of(b) == 1 else x
+
+
+def _as_columns(b: Any) -> Any:
+    """Return a vector as one column; stacks of columns are returned unchanged."""
+    return TABLE["reshape"](b, rank=1, shape=(*shape_of(b), 1)) if ndim_of(b) == 1 else b
+
+
+def _spread_stacks(a: Any, columns: Any, name: str, n: int) -> tuple[Any, Any]:
+    """Return a matrix for n unknowns, however it is given, and columns with the same axes in front of the last two."""
+    if ndim_of(columns) < 2 or shape_of(columns)[-2] != n:
+        raise ValueError(f"shapes of {name} {shape_of(a)} and b {shape_of(columns)} are incompatible")
+    lead = np.broadcast_shapes(shape_of(a)[:-2], shape_of(columns)[:-2])
+    both = [(x, (*lead, *shape_of(x)[-2:])) for x in (a, columns)]
+    a, columns = (x if shape_of(x) == shape else TABLE["spread"](x, rank=ndim_of(x), shape=shape) for x, shape in both)
+    return a, columns
 
 
 def _solve_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
@@ -685,100 +685,60 @@ def _banded_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
 def solve_banded(
     l_and_u: Any, ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True
 ) -> Any:
-    """The x for which a banded matrix, given by its diagonals, times x, is b; solved as a dense system."""
+    """The x for which a banded matrix, given by its diagonals, times x, is b; gradients are diagonals, too."""
     lower, upper = map(int, l_and_u)
     ab = _as_float(ab)
-    if shape_of(ab)[0] != lower + upper + 1:
-        raise ValueError(f"invalid values for the number of lower and upper diagonals: l+u+1 ({lower + upper + 1})")
-    n = shape_of(ab)[-1]
-    rows, columns = np.indices((n, n))
-    diagonals = upper + rows - columns
-    inside = (diagonals >= 0) & (diagonals <= lower + upper)
-    flat = TABLE["reshape"](ab, rank=2, shape=((lower + upper + 1) * n,))
-    dense = _take_grid(flat, np.where(inside, diagonals * n + columns, 0))
-    return linalg.solve(TABLE["where"](inside, dense, 0.0), _as_float(b))
-
-
-FORMATS = ("bsr", "coo", "csc", "csr", "dia", "dok", "lil")
-MAX_DENSE_ROWS = 4000
-"""Maximum size of a sparse system that is solved as a dense one."""
-
-
-def _list_names(kinds: tuple[str, ...], *methods: str) -> tuple[str, ...]:
-    """Return the dotted names of methods of the sparse classes."""
-    return tuple(f"scipy.sparse.{form}_{kind}.{method}" for form in FORMATS for kind in kinds for method in methods)
-
-
-@register_scipy_method(*_list_names(("array", "matrix"), "__matmul__", "dot"), *_list_names(("matrix",), "__mul__"))
-def multiply_sparse(matrix: Any, x: Any) -> Any:
-    """Return a sparse matrix times a value: a vector, or a matrix of columns."""
-    x = lift(x)
-    if ndim_of(x) not in (1, 2) or len(matrix.shape) != 2:
-        raise _refuse_sparse(f"the product of shapes {matrix.shape} and {shape_of(x)}")
-    rows, columns = matrix.shape
-    if shape_of(x)[0] != columns:
-        raise ValueError(f"matmul: dimension mismatch of shapes {matrix.shape} and {shape_of(x)}")
-    # SciPy notes on a matrix what it has found out about its entries, and this one is the caller's.
-    entries = copy(matrix).tocoo()
-    axis = -ndim_of(x)
-    data = _match_kind(entries.data, x).reshape((-1,) + (1,) * (ndim_of(x) - 1))
-    products = TABLE["take"](x, entries.col.astype(np.int64), axis=axis) * data
-    return TABLE["take_add"](products, entries.row.astype(np.int64), axis=axis, length=rows)
-
-
-def _match_kind(data: Any, x: Any) -> Any:
-    """Return entries in a dtype that wires carry: that of a narrower value is widened, as NumPy does."""
-    wanted = np.result_type(data.dtype, dtype_of(x), np.float32)
-    return data.astype(wanted if wanted.char in "fdD" else np.complex128)
-
-
-@register_scipy_method(*_list_names(("array", "matrix"), "__rmatmul__"), *_list_names(("matrix",), "__rmul__"))
-def multiply_by_sparse(matrix: Any, x: Any) -> Any:
-    """Return a value, a vector or a matrix of rows, times a sparse matrix."""
-    x = lift(x)
-    if ndim_of(x) == 1:
-        return multiply_sparse(matrix.T, x)
-    return linalg.matrix_transpose(multiply_sparse(matrix.T, linalg.matrix_transpose(x)))
-
-
-@register_scipy_method(*_list_names(("array", "matrix"), "__add__", "__radd__"))
-def add_sparse(matrix: Any, x: Any) -> Any:
-    """Return the sum of a sparse matrix and a value, which is dense."""
-    return matrix.toarray() + lift(x)
-
-
-@register_scipy_method(*_list_names(("array", "matrix"), "__sub__"))
-def subtract_from_sparse(matrix: Any, x: Any) -> Any:
-    """Return a sparse matrix minus a value, which is dense."""
-    return matrix.toarray() - lift(x)
-
-
-@register_scipy_method(*_list_names(("array", "matrix"), "__rsub__"))
-def subtract_sparse(matrix: Any, x: Any) -> Any:
-    """Return a value minus a sparse matrix, which is dense."""
-    return lift(x) - matrix.toarray()
-
-
-@register_scipy_method(*_list_names(("array", "matrix"), "multiply"), *_list_names(("array",), "__mul__", "__rmul__"))
-def refuse_elementwise(matrix: Any, x: Any) -> Any:
-    """Refuse a product that would be a sparse matrix of values."""
-    raise _refuse_sparse(
-        "element-by-element products; write matrix.toarray() * v, or multiply after the product, (A @ x) * v"
-    )
-
-
-def _refuse_sparse(what: str) -> NoRuleError:
-    return NoRuleError(f"sparse matrices and recorded values: there is no rule for {what}{format_user_line()}")
-
-
-@register_scipy_method("scipy.sparse.linalg.spsolve")
-def solve_sparse(A: Any, b: Any, permc_spec: Any = None, use_umfpack: bool = True) -> Any:  # noqa: N803 - SciPy's name
-    """Solve a sparse system of plain entries for a recorded right-hand side; computed as a dense one."""
-    if not hasattr(A, "toarray") or A.shape[0] > MAX_DENSE_ROWS:
-        raise _refuse_sparse(
-            f"spsolve of a recorded matrix, or of more than {MAX_DENSE_ROWS} rows; use np.linalg.solve"
+    if ndim_of(ab) < 2 or shape_of(ab)[-2] != lower + upper + 1:
+        raise ValueError(
+            f"invalid values for the number of lower and upper diagonals: l+u+1 ({lower + upper + 1}) does not equal "
+            f"the number of rows of ab, which has shape {shape_of(ab)}"
         )
-    return linalg.solve(A.toarray(), b)
+    return _solve_band(ab, b, (lower, upper), "general")
+
+
+def _solve_band(ab: Any, b: Any, bands: tuple[int, int], form: str) -> Any:
+    """Solve a banded system for a vector or for the columns of matrices."""
+    b = _as_float(b)
+    ab, columns = _spread_stacks(ab, _as_columns(b), "ab", shape_of(ab)[-1])
+    x = TABLE["solve_banded"](ab, columns, bands=bands, form=form, transposed=False)
+    return TABLE["reshape"](x, rank=2, shape=shape_of(x)[-2:-1]) if ndim_of(b) == 1 else x
+
+
+def _definite_band_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    calls: list[tuple[Any, ...]] = []
+    cases = (((2, 4), False), ((3, 4), False), ((2, 3), True), ((1, 3), False), ((3, 5), True), ((1, 1), True))
+    for shape, lower in cases:
+        ab = rng.normal(size=shape)
+        ab[0 if lower else -1] += 6.0
+        calls.append((ab, rng.normal(size=shape[1]), {"lower": lower}))
+    return [*calls, (calls[0][0], rng.normal(size=(4, 2)), {})]
+
+
+@register_function(scipy=("scipy.linalg.solveh_banded",), samples=_definite_band_calls)
+def solveh_banded(
+    ab: Any,
+    b: Any,
+    overwrite_ab: bool = False,
+    overwrite_b: bool = False,
+    lower: bool = False,
+    check_finite: bool = True,
+) -> Any:
+    """The x for which a positive definite banded matrix, of which one half is given, times x, is b."""
+    ab = _as_float(ab)
+    if ndim_of(ab) < 2:
+        raise ValueError(f"ab has the diagonals of a matrix as rows; got shape {shape_of(ab)}")
+    count, n = shape_of(ab)[-2] - 1, shape_of(ab)[-1]
+    steps = np.arange(1, count + 1)[:, None]
+    # What is not given is the other half, with each diagonal moved along its row.
+    rows, moved = (steps, np.arange(n) - steps) if lower else (count - steps, np.arange(n) + steps)
+    inside = (moved >= 0) & (moved < n)
+    flat = TABLE["reshape"](ab, rank=2, shape=((count + 1) * n,))
+    other = conjugate_flow(_take_grid(flat, np.where(inside, rows * n + moved, 0)))
+    other = TABLE["where"](inside, other, 0.0)
+    if lower:
+        turned = TABLE["getitem"](other, index=(("slice", None, None, -1), ("slice", None, None, None)))
+        return _solve_band(TABLE["concatenate"](turned, ab, axis=-2), b, (count, count), "lower")
+    return _solve_band(TABLE["concatenate"](ab, other, axis=-2), b, (count, count), "upper")
 
 
 def _sylvester_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
