@@ -173,9 +173,9 @@ def nan_or(x: Any, slope: Any) -> Any:
 
 
 def _signed_gap(a: Any, b: Any) -> Any:
-    """Return a - b, but 0 for two equal infinities."""
+    """Return a - b, but 0 for two equal infinities. It has its slopes where a = b too."""
     # 0.0 + a turns a condition, which cannot be subtracted, into a number.
-    return where(equal(a, b), 0.0, 0.0 + a - b)
+    return where(logical_and(equal(a, b), isinf(0.0 + a)), 0.0, 0.0 + a - b)
 
 
 def tie_slope(a: Any, b: Any, y: Any) -> Any:
