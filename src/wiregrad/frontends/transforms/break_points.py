@@ -12,7 +12,9 @@ everything that the comparison reads. `scipy.integrate.quad` calls `find_break_p
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
@@ -50,6 +52,36 @@ MIN_JUMP = 1e-6
 """The least change of the function between two neighbouring floats that counts as a jump, relative to its values."""
 
 
+class SearchState(threading.local):
+    """What a thread does while it searches for break points."""
+
+    def __init__(self) -> None:
+        self.is_tracing = False
+        """Whether the function is being traced."""
+        self.hidden: list[range] = []
+        """The rows of the trace that an integral inside the function has recorded."""
+
+
+SEARCH = SearchState()
+
+
+@contextmanager
+def hide_inner_integral() -> Iterator[bool]:
+    """Return a block for an integral: in a function that is searched, its own conditions do not count, and it is True.
+
+    They are those of its nodes; the inner integral itself has no jump where they change.
+    """
+    tape = STATE.tape
+    if not SEARCH.is_tracing or tape is None:
+        yield False
+        return
+    start = len(tape.buffer)
+    try:
+        yield True
+    finally:
+        SEARCH.hidden.append(range(start, len(tape.buffer)))
+
+
 class Side(NamedTuple):
     """On which side of its condition a node is."""
 
@@ -69,8 +101,15 @@ class TracedPoint:
         self.t = t
         with np.errstate(all="ignore"):
             call = function if lifts else lambda: function(t)
-            self.traced = run_traced(call, (t,) if lifts else (), {}, replayed=False)
+            before = SEARCH.is_tracing, SEARCH.hidden
+            hidden = list[range]()
+            SEARCH.is_tracing, SEARCH.hidden = True, hidden
+            try:
+                self.traced = run_traced(call, (t,) if lifts else (), {}, replayed=False)
+            finally:
+                SEARCH.is_tracing, SEARCH.hidden = before
             self.tape = self.traced.tape
+            self._hidden = {offset for rows in hidden for offset in rows[::STRIDE]}
             self.outside = {at: x for at, x in self.tape.leaves.items() if notes_of(x).born != self.tape.serial}
             self.sides = list(self._list_sides())
         # What was read from outside is an input from here on.
@@ -85,7 +124,8 @@ class TracedPoint:
     @property
     def branches(self) -> bool:
         """Whether a condition has steered Python."""
-        return any(np.asarray(check.outcome).dtype.kind in "bi" for check in self.traced.guard.certificates)
+        checks = [check for check in self.traced.guard.certificates if check.node not in self._hidden]
+        return any(np.asarray(check.outcome).dtype.kind in "bi" for check in checks)
 
     @property
     def result(self) -> float:
@@ -97,6 +137,8 @@ class TracedPoint:
         for offset in range(0, len(self.tape.buffer), STRIDE):
             if not moving.isdisjoint(self.tape.sources_at(offset)):
                 moving.add(offset)
+            if offset in self._hidden:
+                continue
             node = self.tape.node_at(offset)
             kinks = node.op.kinks if isinstance(node.op, Elementwise) else ()
             if node.op.pattern is Pattern.BLOCK:
@@ -157,7 +199,7 @@ def find_break_points(function: Callable[[Any], Any], points: Sequence[float]) -
     >>> wg.value_and_grad(place)(0.25)
     (0.5, 1.0)
     """
-    if STATE.is_paused:
+    if STATE.is_paused or SEARCH.is_tracing:
         return []
     return _search(function, lambda search: search.find_all(points))
 

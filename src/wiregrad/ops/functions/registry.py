@@ -217,6 +217,14 @@ def find_break_points(function: Callable[[Any], Any], points: Sequence[float]) -
     return [place for module in BREAK_POINT_MODULES for place in module.find_break_points(function, points)]
 
 
+def hide_inner_integral() -> AbstractContextManager[bool]:
+    """Return a block for an integral, whose conditions are not those of a function around it.
+
+    It is true while such a function is searched, which needs no more than a rough value.
+    """
+    return BREAK_POINT_MODULES[0].hide_inner_integral() if BREAK_POINT_MODULES else nullcontext(False)
+
+
 def reads_values(function: Callable[[Any], Any], points: Sequence[float]) -> bool:
     """Return whether a function of a number reads values from outside, if only in conditions."""
     return any(module.reads_values(function, points) for module in BREAK_POINT_MODULES)
