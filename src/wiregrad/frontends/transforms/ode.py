@@ -1126,12 +1126,12 @@ class AdjointEquation:
 
 
 def _ode_back(slot: int, g: object, xs: Sequence[object], y: object, *, segment: OdeSegment) -> Any:
-    if not isinstance(g, Value | np.ndarray | np.generic | float):
-        raise NoRuleError(f"{segment.called} is solved step by step, which a backward circuit cannot hold")
+    refuse_wires(g, f"{segment.called} is solved step by step")
     return segment.pull_gradient(slot, g, xs, y)
 
 
 def _ode_ahead(slot: int, t: object, xs: Sequence[object], y: object, *, segment: OdeSegment) -> Any:
+    refuse_wires(t, f"{segment.called} is solved step by step")
     return segment.push_tangent(slot, t, xs, y)
 
 
