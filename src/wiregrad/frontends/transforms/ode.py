@@ -30,7 +30,6 @@ from wiregrad.errors import (
     BranchError,
     EscapeError,
     GradientError,
-    NoRuleError,
     OperandError,
     ShapeError,
     WiregradError,
@@ -51,7 +50,7 @@ from wiregrad.frontends.recording.value import (
     settle_gradient,
 )
 from wiregrad.frontends.transforms.derivatives import vjp
-from wiregrad.frontends.transforms.implicit import Recording, require_function, root
+from wiregrad.frontends.transforms.implicit import Recording, refuse_wires, require_function, root
 from wiregrad.frontends.transforms.memory_plans import Advance, BinomialSchedule, identify_value, walk_schedule
 from wiregrad.frontends.transforms.ode_steps import (
     METHODS,
