@@ -50,7 +50,8 @@ def test_an_infinite_slope_stays_on_the_diagonal(name: str, way: str, size: int)
     rest = np.diag(matrix)[1:]
 
     assert matrix[0, 0] == np.inf
-    assert np.isfinite(rest).all() and (rest != 0.0).all()
+    assert np.isfinite(rest).all()
+    assert (rest != 0.0).all()
     assert np.count_nonzero(matrix) == size
 
 

@@ -172,10 +172,10 @@ def nan_or(x: Any, slope: Any) -> Any:
     return where(isnan(x), undefined(x), slope)
 
 
-def _signed_gap(a: Any, b: Any) -> Any:
-    """Return a - b, but 0 for two equal infinities. It has its slopes where a = b too."""
+def signed_gap(a: Any, b: Any) -> Any:
+    """Return a - b, but 0 for two equal infinities."""
     # 0.0 + a turns a condition, which cannot be subtracted, into a number.
-    return where(logical_and(equal(a, b), isinf(0.0 + a)), 0.0, 0.0 + a - b)
+    return where(equal(a, b), 0.0, 0.0 + a - b)
 
 
 def tie_slope(a: Any, b: Any, y: Any) -> Any:
@@ -266,7 +266,7 @@ def _register_comparison(name: str, symbol: str, doc: str) -> Elementwise:
             kinks=(
                 Kink(
                     doc="a = b",
-                    at=_signed_gap,
+                    at=signed_gap,
                     slopes=(None, None),
                     jump=True,
                 ),
@@ -976,7 +976,7 @@ def _tie_kink(torch: tuple[float | None, float | None], jax: tuple[float | None,
     """Return the kink of an op that selects one of two wires; frameworks differ on which wins a tie."""
     return Kink(
         doc="a = b",
-        at=_signed_gap,
+        at=signed_gap,
         on=lambda a, b: equal(a, b),
         slopes=(0.5, 0.5),
         alone=(None, None),
@@ -1086,7 +1086,7 @@ clip: Elementwise = register(
         kinks=(
             Kink(
                 doc="x = low",
-                at=lambda x, low, high: _signed_gap(x, low),
+                at=lambda x, low, high: signed_gap(x, low),
                 on=lambda x, low, high: equal(x, low),
                 tied=(0, 1),
                 slopes=(0.5, 0.5, None),
@@ -1096,7 +1096,7 @@ clip: Elementwise = register(
             ),
             Kink(
                 doc="x = high",
-                at=lambda x, low, high: _signed_gap(x, high),
+                at=lambda x, low, high: signed_gap(x, high),
                 on=lambda x, low, high: equal(x, high),
                 tied=(0, 2),
                 slopes=(0.5, None, 0.5),
@@ -1106,7 +1106,7 @@ clip: Elementwise = register(
             ),
             Kink(
                 doc="x < low = high",
-                at=lambda x, low, high: where(less(x, low), _signed_gap(low, high), 1.0),
+                at=lambda x, low, high: where(less(x, low), signed_gap(low, high), 1.0),
                 on=lambda x, low, high: logical_and(less(x, low), equal(low, high)),
                 tied=(1, 2),
                 slopes=(None, 0.5, 0.5),
@@ -1115,7 +1115,7 @@ clip: Elementwise = register(
             ),
             Kink(
                 doc="x = low = high",
-                at=lambda x, low, high: absolute(_signed_gap(x, low)) + absolute(_signed_gap(x, high)),
+                at=lambda x, low, high: absolute(signed_gap(x, low)) + absolute(signed_gap(x, high)),
                 on=lambda x, low, high: logical_and(equal(x, low), equal(x, high)),
                 slopes=(1 / 3, 1 / 3, 1 / 3),
                 alone=(None, None, None),

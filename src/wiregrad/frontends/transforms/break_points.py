@@ -34,6 +34,7 @@ from wiregrad.ir import Pattern
 from wiregrad.lazy import NamedTuple
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import Kink
+from wiregrad.ops.elementwise_records import signed_gap
 
 Found = TypeVar("Found")
 NEWTON_STEPS = 3
@@ -159,7 +160,8 @@ class TracedPoint:
         operands = [
             known[source] if source >= 0 else x for source, x in zip(side.node.sources, side.node.xs, strict=True)
         ]
-        gap = side.kink.at(*operands)
+        # Where both are equal, `signed_gap` is 0 without a slope.
+        gap = operands[0] - operands[1] if side.kink.at is signed_gap else side.kink.at(*operands)
         return gap[element] if element else gap
 
 

@@ -583,7 +583,9 @@ class OdeSegment(CheckpointSegment):
             if counts.steps >= self.problem.settings.max_steps:
                 raise trajectory.describe_too_many_steps(trajectory.time_of(state), counts)
             with self._apart(captured):
-                block = trajectory.advance_block(state, counts) if in_blocks and trajectory.runs_blocks else None
+                # Native code does not see the errors near a state that rests.
+                runs_block = in_blocks and trajectory.runs_blocks and bool(np.any(state.slope))
+                block = trajectory.advance_block(state, counts) if runs_block else None
                 part = trajectory.advance(state, counts) if block is None else block
             state = part.state_after() if isinstance(part, StepBlock) else part.after
             counts.last_time = trajectory.time_of(state)
