@@ -288,8 +288,8 @@ def _list_differences(
         given = f"{handwritten.dtype} of shape {handwritten.shape}" if is_number else short_repr(item)
         raise InputError(f"grad= gave {given} for {name}; wanted {gradient.dtype} of shape {gradient.shape}{hint}")
     eps = float(max(np.finfo(each.dtype).eps for each in (handwritten, gradient) if each.dtype.kind in "fc"))
-    absolute = 100.0 * eps * interpreter.largest_magnitude(gradient[np.isfinite(gradient)])
-    relative = HANDWRITTEN_TOLERANCE * (eps / np.finfo(float).eps) ** 0.5
+    absolute: float = 100.0 * eps * interpreter.largest_magnitude(gradient[np.isfinite(gradient)])
+    relative: float = HANDWRITTEN_TOLERANCE * (eps / np.finfo(float).eps) ** 0.5
     relative = relative if rtol is None else rtol
     absolute = absolute if atol is None else atol
     right = np.isclose(handwritten, gradient, rtol=relative, atol=absolute, equal_nan=True)

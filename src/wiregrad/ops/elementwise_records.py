@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -172,8 +173,14 @@ def nan_or(x: Any, slope: Any) -> Any:
     return where(isnan(x), undefined(x), slope)
 
 
+GAPS_HAVE_SLOPES: ContextVar[bool] = ContextVar("GAPS_HAVE_SLOPES", default=False)
+"""Whether the difference that is 0 on a kink is a plain one, for Newton's method, which ends where both are equal."""
+
+
 def signed_gap(a: Any, b: Any) -> Any:
-    """Return a - b, but 0 for two equal infinities."""
+    """Return a - b, but 0 for two equal infinities; as a selection it has no slope where a = b."""
+    if GAPS_HAVE_SLOPES.get():
+        return 0.0 + a - b
     # 0.0 + a turns a condition, which cannot be subtracted, into a number.
     return where(equal(a, b), 0.0, 0.0 + a - b)
 

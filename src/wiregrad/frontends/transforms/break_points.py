@@ -34,7 +34,7 @@ from wiregrad.ir import Pattern
 from wiregrad.lazy import NamedTuple
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import Kink
-from wiregrad.ops.elementwise_records import signed_gap
+from wiregrad.ops.elementwise_records import GAPS_HAVE_SLOPES
 
 Found = TypeVar("Found")
 NEWTON_STEPS = 3
@@ -160,8 +160,11 @@ class TracedPoint:
         operands = [
             known[source] if source >= 0 else x for source, x in zip(side.node.sources, side.node.xs, strict=True)
         ]
-        # Where both are equal, `signed_gap` is 0 without a slope.
-        gap = operands[0] - operands[1] if side.kink.at is signed_gap else side.kink.at(*operands)
+        token = GAPS_HAVE_SLOPES.set(True)
+        try:
+            gap = side.kink.at(*operands)
+        finally:
+            GAPS_HAVE_SLOPES.reset(token)
         return gap[element] if element else gap
 
 
