@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from scipy import optimize
 
 import wiregrad as wg
-from wiregrad.errors import ConvergenceError, OperandError, ShapeError, SingularError
+from wiregrad.errors import ConvergenceError, NoRuleError, OperandError, ShapeError, SingularError
 from wiregrad.frontends.transforms.implicit import MAX_DENSE_SIZE
 
 MATRIX = np.array([[3.0, 1.0, 0.2], [1.0, 2.0, -0.4], [0.1, 0.3, 4.0]])
@@ -415,3 +415,18 @@ def test_newtons_method_calls_the_function_about_once_a_step() -> None:
 
     assert len(points) <= len(set(points)) + 2
     assert len(points) < 15
+
+
+LOOPS: dict[str, Callable[[Any], Any]] = {
+    "scan": lambda a: wg.scan(lambda s, x: (wg.root(lambda z: z**3 + z - a * s - x, 1.0), s), 1.0, np.arange(1.0, 3.0))[
+        0
+    ],
+    "fori_loop": lambda a: wg.fori_loop(0, 3, lambda _, s: wg.root(lambda z: z**3 + z - a * s, 1.0), 1.0),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("transform", [wg.grad, wg.jacfwd, lambda f: lambda a: wg.jvp(f, (a,), (1.0,))])
+def test_solvers_in_the_bodies_of_loops_are_refused_with_advice(name: str, transform: Any) -> None:
+    with pytest.raises(NoRuleError, match="write the loop as a Python loop"):
+        transform(LOOPS[name])(2.0)

@@ -655,3 +655,58 @@ def make_root() -> Callable[..., Any]:
         return np.sum(np.sqrt(np.add(x, 1)))
 
     return f
+
+
+class NearlyRight(wg.Function):
+    """The cube, with a rule that is wrong by a ten-thousandth."""
+
+    check = False
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return 3.0 * g * x * x * (1.0 + 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("tolerances", "ok"),
+    [
+        ({}, False),
+        ({"rtol": 1e-3}, True),
+        ({"rtol": 5e-5}, False),
+        ({"atol": 1e-2}, True),
+        ({"atol": 1e-4}, False),
+        ({"rtol": 0.0, "atol": 1e-2}, True),
+        ({"rtol": 1e-3, "atol": 0.0}, True),
+    ],
+)
+@pytest.mark.parametrize("x", [2.0, np.array([2.0, 1.0])], ids=["number", "array"])
+def test_tolerances_say_how_far_a_rule_may_be_off(tolerances: Any, ok: bool, x: Any) -> None:
+    assert wg.check_grads(NearlyRight.apply, x, raises=False, **tolerances).ok is ok
+
+
+@pytest.mark.parametrize(("tolerances", "ok"), [({}, False), ({"rtol": 1e-5}, True), ({"atol": 1e-4}, True)])
+def test_tolerances_hold_for_gradients_by_hand(tolerances: Any, ok: bool) -> None:
+    report = wg.check_grads(
+        lambda x: np.sum(x * x), np.ones(3), grad=lambda x: 2.000002 * x, raises=False, **tolerances
+    )
+
+    assert report.ok is ok
+
+
+@pytest.mark.parametrize("tolerance", [-1.0, np.nan, np.inf, "1e-3", True])
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+def test_tolerances_are_numbers(name: str, tolerance: Any) -> None:
+    with pytest.raises(InputError, match=f"{name} must be a number that is not negative"):
+        wg.check_grads(np.sin, 1.0, **{name: tolerance})
+
+
+def test_tolerances_end_with_the_check() -> None:
+    wg.check_grads(NearlyRight.apply, 2.0, rtol=1e-3)
+
+    assert not wg.check_grads(NearlyRight.apply, 2.0, raises=False).ok

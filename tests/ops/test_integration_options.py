@@ -31,6 +31,7 @@ INTEGRALS: dict[str, AcceptedCall] = {
     "over one point": (lambda k: quad(lambda x: np.exp(-k * x), 0.5, 0.5)[0] + k, 0.8),
     "between equal recorded limits": (lambda k: quad(np.exp, k, k)[0] + k, 0.8),
     "of a single argument": (lambda k: quad(lambda x, s: np.exp(-s * x), 0.0, 1.0, k)[0], 0.8),
+    "with exchanged limits": (lambda k: quad(lambda x: np.exp(-k * x), 1.0, 0.0)[0], 0.8),
     "by the trapezoidal rule from 0": (
         lambda y: scipy.integrate.cumulative_trapezoid(y, [0.0, 0.5, 0.7, 2.0], initial=0),
         HEIGHTS,

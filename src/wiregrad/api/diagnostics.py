@@ -95,6 +95,8 @@ def check_grads(
     order: int = 2,
     raises: bool = True,
     grad: Callable[..., object] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
     **kwargs: object,
 ) -> GradientCheck:
     """Compare the derivative of every op that a function (or circuit) uses with a numerical one, at the values it sees.
@@ -105,6 +107,10 @@ def check_grads(
 
     `grad` is a gradient of f that was written by hand, a function of the same arguments. It is compared too. It returns
     the gradient of the first argument, or a tuple with one for each argument, in which None is not compared.
+
+    A slope is right if it differs from the numeric one by at most `atol + rtol * size`, as in `np.isclose`, and wrong
+    if it certainly differs by more. Left out, they are what the dtypes allow: 1e-6 of the slope in double precision,
+    and 2e-3 in single.
 
     >>> print(check_grads(lambda x, w: np.tanh(x * w), 0.5, -1.2))
     2 nodes, 3 wires, 3 rules to second order: all rules hold
@@ -118,7 +124,7 @@ def check_grads(
     else:
         _refuse_tensors("check_grads", "check_backward()", args, kwargs)
     try:
-        report = check_gradients(f, args, kwargs, order=order)
+        report = check_gradients(f, args, kwargs, order=order, rtol=rtol, atol=atol)
     except TypeError as error:
         if not any(map(inspect.isroutine, args)):
             raise
@@ -127,7 +133,7 @@ def check_grads(
     if not report.checked.wires and not isinstance(f, Circuit):
         refuse_whole_numbers(f, args, kwargs)
     if grad is not None:
-        report = _compare_handwritten(report, f, grad, args, kwargs)
+        report = _compare_handwritten(report, f, grad, args, kwargs, rtol, atol)
     if raises and not report.ok:
         raise CheckError(str(report), report=report)
     return report
@@ -189,7 +195,13 @@ class HandwrittenCheck(GradientCheck):
 
 
 def _compare_handwritten(
-    report: GradientCheck, f: Callable[..., object], grad: Callable[..., object], args: tuple[object, ...], kwargs: Any
+    report: GradientCheck,
+    f: Callable[..., object],
+    grad: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Any,
+    rtol: float | None,
+    atol: float | None,
 ) -> HandwrittenCheck:
     """Return the report with what a gradient by hand has wrong."""
     run = run_function(f, *args, **kwargs)
@@ -204,7 +216,7 @@ def _compare_handwritten(
             name, gradient = next(gradients) if is_movable(leaf) else ("", None)
             if gradient is not None and item is not None:
                 compared += np.size(gradient)
-                differences[name] = [*_list_differences(name, item, np.asarray(gradient), hint)]
+                differences[name] = [*_list_differences(name, item, np.asarray(gradient), hint, rtol, atol)]
     if not compared:
         raise InputError("grad= gave nothing to compare: wanted the gradient of the first argument, or of each")
     found = {field.name: getattr(report, field.name) for field in fields(report)}
@@ -263,8 +275,10 @@ def _describe_parts(container: object) -> str:
     return f"a {type(container).__name__} {f'of {len(keys)}' if is_numbered else f'with {join_first_names(keys)}'}"
 
 
-def _list_differences(name: str, item: object, gradient: NDArray[Any], hint: str) -> Iterator[GradientDifference]:
-    """Yield the elements at which a gradient by hand differs by more than rounding explains.
+def _list_differences(
+    name: str, item: object, gradient: NDArray[Any], hint: str, rtol: float | None, atol: float | None
+) -> Iterator[GradientDifference]:
+    """Yield the elements at which a gradient by hand differs by more than the tolerances, or than rounding explains.
 
     `hint` says what to write where it is no gradient of that shape.
     """
@@ -274,8 +288,10 @@ def _list_differences(name: str, item: object, gradient: NDArray[Any], hint: str
         given = f"{handwritten.dtype} of shape {handwritten.shape}" if is_number else short_repr(item)
         raise InputError(f"grad= gave {given} for {name}; wanted {gradient.dtype} of shape {gradient.shape}{hint}")
     eps = float(max(np.finfo(each.dtype).eps for each in (handwritten, gradient) if each.dtype.kind in "fc"))
-    absolute = 100.0 * eps * interpreter.largest_magnitude(gradient[np.isfinite(gradient)])
-    relative = HANDWRITTEN_TOLERANCE * (eps / np.finfo(float).eps) ** 0.5
+    absolute: float = 100.0 * eps * interpreter.largest_magnitude(gradient[np.isfinite(gradient)])
+    relative: float = HANDWRITTEN_TOLERANCE * (eps / np.finfo(float).eps) ** 0.5
+    relative = relative if rtol is None else rtol
+    absolute = absolute if atol is None else atol
     right = np.isclose(handwritten, gradient, rtol=relative, atol=absolute, equal_nan=True)
     for index in map(tuple, np.argwhere(~right).tolist()):
         element = f"{name}[{', '.join(map(str, index))}]" if index else name

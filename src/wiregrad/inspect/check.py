@@ -38,8 +38,6 @@ from wiregrad.frontends.recording.trace import run_traced, trace_at
 from wiregrad.frontends.recording.value import Value
 from wiregrad.inspect.report import GradientFlow, Report, RunIndex
 from wiregrad.inspect.wire_rules import (
-    COARSE_PRECISION,
-    FINE_PRECISION,
     KINK,
     MAX_SAMPLED_ELEMENTS,
     RIGHT,
@@ -53,14 +51,16 @@ from wiregrad.inspect.wire_rules import (
     WireOutcome,
     check_array,
     check_elements,
+    choose_precision,
     compare_rule,
     find_nearest_kink,
     find_tie,
     first_line,
     inner_product,
-    precision_for,
+    is_coarse,
     random_direction,
     to_float64,
+    use_tolerances,
 )
 from wiregrad.ir import CONSTANT, Certificate, CircuitGraph, Node, Op, Pattern, Place, Row
 from wiregrad.ir.circuit import count_without_commas
@@ -236,11 +236,15 @@ class CheckedFunction:
         slope, size = self.directional_slope()
         sizes = [np.abs(self.index.values[node]) for node in self.outputs]
         height = sum(inner_product(np.abs(weight), size) for weight, size in zip(self.weights, sizes, strict=True))
-        rough = COARSE_PRECISION if self.narrow else FINE_PRECISION
+        rough = choose_precision(coarse=self.narrow)
         noise = np.array([10.0 * float(np.finfo(np.float32 if self.narrow else np.float64).eps) * height])
         schemes = [DifferenceScheme(at, first, noise) for first in (1e-2, 1e-4, 1e-6)]
         return compare_rule(
-            np.array([slope]), schemes, floor=rough.floor * (height + size), relative=10.0 * rough.relative
+            np.array([slope]),
+            schemes,
+            floor=rough.floor * (height + size) + rough.smallest,
+            relative=rough.margin * rough.relative,
+            margin=rough.margin,
         )
 
     def gradient_stops(self) -> dict[int, Any]:
@@ -590,11 +594,7 @@ def _discount_rounding(wire: CheckedWire, outcome: WireOutcome) -> WireOutcome:
     off = abs(outcome.rule - outcome.numeric)
     again = [_recompute_rule(wire, outcome, shaken) for _ in range(3)]
     # In float32 small numbers are lost beside large ones under any perturbation; float64 keeps both.
-    exact = (
-        _recompute_rule(wire, outcome, to_float64)
-        if precision_for(*wire.xs, wire.y) is COARSE_PRECISION
-        else outcome.rule
-    )
+    exact = _recompute_rule(wire, outcome, to_float64) if is_coarse(*wire.xs, wire.y) else outcome.rule
     if all(abs(number - outcome.rule) <= 0.1 * off for number in (*again, exact)):
         return outcome
     return replace(outcome, state=UNDECIDED, reason="the rule loses its digits to rounding")
@@ -620,12 +620,18 @@ MAX_REPEATS_PER_LINE = 6
 
 
 def check_gradients(
-    f: Callable[..., Any] | CircuitGraph, args: Sequence[Any], kwargs: dict[str, Any] | None = None, *, order: int = 2
+    f: Callable[..., Any] | CircuitGraph,
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    order: int = 2,
+    rtol: float | None = None,
+    atol: float | None = None,
 ) -> GradientCheck:
     """Compare every local rule that the gradient of a function, or of a circuit, uses with a numeric derivative.
 
     `order=2` also checks the derivatives of the rules. The function is run again a few dozen times to compare its whole
-    gradient.
+    gradient. `rtol` and `atol` say how far a slope may be from the numeric one; left out, the dtypes do.
 
     >>> print(check_gradients(lambda x, w: np.tanh(x * w), (0.5, -1.2)))
     2 nodes, 3 wires, 3 rules to second order: all rules hold
@@ -633,7 +639,10 @@ def check_gradients(
     if order not in (1, 2) or isinstance(order, bool):
         raise InputError(f"order must be 1 (first derivatives) or 2 (second derivatives too); got {short_repr(order)}")
     kwargs = dict(kwargs or {})
-    with np.errstate(all="ignore"), skip_checks():
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if tolerance is not None and not (is_plain_number(tolerance) and 0.0 <= tolerance < np.inf):
+            raise InputError(f"{name} must be a number that is not negative; got {short_repr(tolerance)}")
+    with np.errstate(all="ignore"), skip_checks(), use_tolerances(rtol, atol):
         if isinstance(f, CircuitGraph):
             circuit = f
             inputs = bind_inputs(f, args, kwargs)
@@ -648,6 +657,15 @@ def check_gradients(
         doubtful = bool(findings["kink"] or findings["undecided"])
         whole, cuts = check_end_to_end(function, wrong=bool(findings["wrong"]), doubtful=doubtful)
     return examiner.make_report(whole, cuts)
+
+
+def is_plain_number(x: object) -> bool:
+    """Return whether x is a real number of Python's or NumPy's, and no condition.
+
+    >>> is_plain_number(1e-3), is_plain_number(True), is_plain_number("1")
+    (True, False, False)
+    """
+    return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
 
 
 def _replay_circuit(circuit: CircuitGraph, *inputs: Any) -> Any:

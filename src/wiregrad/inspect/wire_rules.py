@@ -11,7 +11,9 @@ rule is traced by bisection to one element of the input and one of the output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -55,20 +57,45 @@ class RulePrecision:
     """Slopes this small relative to the values count as 0."""
     smallest: float
     """Slopes below this magnitude count as 0: products with them underflow."""
+    margin: float = 10.0
+    """How many times further away a rule must be to be wrong; what lies between is undecided."""
 
 
 FINE_PRECISION = RulePrecision(1e-6, 1e-10, SMALLEST_SLOPE)
 COARSE_PRECISION = RulePrecision(2e-3, 1e-5, 1e-32)
 
 
-def precision_for(*values: ArrayLike) -> RulePrecision:
-    """Return the precision that values of these dtypes allow.
+ASKED_TOLERANCES: ContextVar[tuple[float | None, float | None]] = ContextVar("ASKED_TOLERANCES", default=(None, None))
+"""The relative and the absolute tolerance that the caller of a check wants, in place of what dtypes allow."""
 
-    >>> precision_for(np.float32(1.0), np.float64(1.0)) is COARSE_PRECISION
+
+@contextmanager
+def use_tolerances(rtol: float | None, atol: float | None) -> Iterator[None]:
+    """Return a block in which rules count as right up to these tolerances; None leaves one as it is."""
+    token = ASKED_TOLERANCES.set((rtol, atol))
+    try:
+        yield
+    finally:
+        ASKED_TOLERANCES.reset(token)
+
+
+def is_coarse(*values: ArrayLike) -> bool:
+    """Return whether values have dtypes that allow rough comparisons alone.
+
+    >>> is_coarse(np.float32(1.0), np.float64(1.0))
     True
     """
-    coarse = any(np.asarray(x).dtype in (np.float16, np.float32, np.complex64) for x in values)
-    return COARSE_PRECISION if coarse else FINE_PRECISION
+    return any(np.asarray(x).dtype in (np.float16, np.float32, np.complex64) for x in values)
+
+
+def choose_precision(*, coarse: bool) -> RulePrecision:
+    """Return how close rules must be: as close as was asked for, else as dtypes allow."""
+    usual = COARSE_PRECISION if coarse else FINE_PRECISION
+    rtol, atol = ASKED_TOLERANCES.get()
+    if rtol is None and atol is None:
+        return usual
+    relative = usual.relative if rtol is None else rtol
+    return RulePrecision(relative, usual.floor, usual.smallest if atol is None else atol, margin=1.0)
 
 
 def to_float64(x: ArrayLike) -> Any:
@@ -174,6 +201,7 @@ def compare_rule(
     *,
     floor: NumberArray | float,
     relative: float,
+    margin: float = FINE_PRECISION.margin,
     exact: NumericEstimate | None = None,
     trusted: NDArray[np.bool_] | bool = True,
 ) -> RuleComparison:
@@ -194,7 +222,8 @@ def compare_rule(
         value, error = _best_estimates(estimates)
         state = np.where(right, RIGHT, UNDECIDED).astype(np.int8)
         if not right.all():
-            accused = ~right & trusted & _contradicted_rules(rule, value, error, estimates, floor, relative)
+            allowed = margin * (relative * np.maximum(np.abs(rule), np.abs(value)) + floor + SMALLEST_SLOPE)
+            accused = ~right & trusted & _contradicted_rules(rule, value, error, estimates, allowed)
             if accused.any():
                 state = np.where(accused, _confirm_accusation(rule, value, schemes), state).astype(np.int8)
     return RuleComparison(rule, value, error, state)
@@ -221,13 +250,11 @@ def _contradicted_rules(
     value: NumberArray,
     error: NumberArray,
     estimates: Sequence[NumericEstimate],
-    floor: NumberArray | float,
-    relative: float,
+    allowed: NumberArray,
 ) -> NDArray[np.bool_]:
     """Return where several accurate measurements contradict the rule but not each other."""
     off = np.abs(rule - value)
-    size = np.maximum(np.abs(rule), np.abs(value))
-    clear: NDArray[np.bool_] = (off > 10.0 * error) & (off > 10.0 * (relative * size + floor + SMALLEST_SLOPE))
+    clear: NDArray[np.bool_] = (off > 10.0 * error) & (off > allowed)
     witnesses = np.zeros(rule.shape, int)
     contradicted = np.zeros(rule.shape, np.bool_)
     for estimate in estimates:
@@ -505,7 +532,7 @@ def _check_unit(elements: SampledElements, unit: complex) -> WireOutcome:
     far = np.maximum(near, one)
     wide_steps = ((near, 2.0**-3), (far, 2.0**-4), (one, 2.0**-3))
     steps = (*wide_steps, (near, 2.0**-10), (far, 2.0**-11), (one, 2.0**-10), (far, 2.0**-17))
-    rough = precision_for(*wire.xs, wire.y)
+    rough = choose_precision(coarse=is_coarse(*wire.xs, wire.y))
     width = 2 if np.iscomplexobj(elements.y) else 1
     smooth = elements.smooth_mask()
     comparison = compare_rule(
@@ -513,6 +540,7 @@ def _check_unit(elements: SampledElements, unit: complex) -> WireOutcome:
         [elements.difference_scheme(unit, scale, first) for scale, first in steps],
         floor=np.tile(np.repeat(rough.floor * np.abs(elements.y) / far + rough.smallest, width), 2),
         relative=rough.relative,
+        margin=rough.margin,
         exact=elements.complex_step_slopes(),
         trusted=np.tile(np.repeat(elements.domain_mask() & smooth, width), 2),
     )
@@ -667,7 +695,7 @@ class _ArrayWire:
     def __init__(self, wire: CheckedWire) -> None:
         self.wire = wire
         self.xs = [to_float64(x) for x in wire.xs]
-        self.rough = precision_for(*wire.xs, wire.y)
+        self.rough = choose_precision(coarse=is_coarse(*wire.xs, wire.y))
         rng = np.random.default_rng(0)
         self.seed = random_direction(rng, self.xs[wire.slot])
         g = rng.normal(size=np.shape(wire.y))
@@ -708,7 +736,7 @@ class _ArrayWire:
         floor += self.rough.smallest
         noise = self.eps * sizes(self.wire.y)
         schemes = [DifferenceScheme(at, first, noise) for first in self.firsts]
-        return compare_rule(rule, schemes, floor=floor, relative=self.rough.relative)
+        return compare_rule(rule, schemes, floor=floor, relative=self.rough.relative, margin=self.rough.margin)
 
     def restrict_direction(self, places: Sequence[int] | NDArray[np.intp]) -> NDArray[Any]:
         """Return the direction restricted to some elements."""

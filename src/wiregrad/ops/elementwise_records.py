@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -172,8 +173,14 @@ def nan_or(x: Any, slope: Any) -> Any:
     return where(isnan(x), undefined(x), slope)
 
 
-def _signed_gap(a: Any, b: Any) -> Any:
-    """Return a - b, but 0 for two equal infinities."""
+GAPS_HAVE_SLOPES: ContextVar[bool] = ContextVar("GAPS_HAVE_SLOPES", default=False)
+"""Whether the difference that is 0 on a kink is a plain one, for Newton's method, which ends where both are equal."""
+
+
+def signed_gap(a: Any, b: Any) -> Any:
+    """Return a - b, but 0 for two equal infinities; as a selection it has no slope where a = b."""
+    if GAPS_HAVE_SLOPES.get():
+        return 0.0 + a - b
     # 0.0 + a turns a condition, which cannot be subtracted, into a number.
     return where(equal(a, b), 0.0, 0.0 + a - b)
 
@@ -266,7 +273,7 @@ def _register_comparison(name: str, symbol: str, doc: str) -> Elementwise:
             kinks=(
                 Kink(
                     doc="a = b",
-                    at=_signed_gap,
+                    at=signed_gap,
                     slopes=(None, None),
                     jump=True,
                 ),
@@ -976,7 +983,7 @@ def _tie_kink(torch: tuple[float | None, float | None], jax: tuple[float | None,
     """Return the kink of an op that selects one of two wires; frameworks differ on which wins a tie."""
     return Kink(
         doc="a = b",
-        at=_signed_gap,
+        at=signed_gap,
         on=lambda a, b: equal(a, b),
         slopes=(0.5, 0.5),
         alone=(None, None),
@@ -1086,7 +1093,7 @@ clip: Elementwise = register(
         kinks=(
             Kink(
                 doc="x = low",
-                at=lambda x, low, high: _signed_gap(x, low),
+                at=lambda x, low, high: signed_gap(x, low),
                 on=lambda x, low, high: equal(x, low),
                 tied=(0, 1),
                 slopes=(0.5, 0.5, None),
@@ -1096,7 +1103,7 @@ clip: Elementwise = register(
             ),
             Kink(
                 doc="x = high",
-                at=lambda x, low, high: _signed_gap(x, high),
+                at=lambda x, low, high: signed_gap(x, high),
                 on=lambda x, low, high: equal(x, high),
                 tied=(0, 2),
                 slopes=(0.5, None, 0.5),
@@ -1106,7 +1113,7 @@ clip: Elementwise = register(
             ),
             Kink(
                 doc="x < low = high",
-                at=lambda x, low, high: where(less(x, low), _signed_gap(low, high), 1.0),
+                at=lambda x, low, high: where(less(x, low), signed_gap(low, high), 1.0),
                 on=lambda x, low, high: logical_and(less(x, low), equal(low, high)),
                 tied=(1, 2),
                 slopes=(None, 0.5, 0.5),
@@ -1115,7 +1122,7 @@ clip: Elementwise = register(
             ),
             Kink(
                 doc="x = low = high",
-                at=lambda x, low, high: absolute(_signed_gap(x, low)) + absolute(_signed_gap(x, high)),
+                at=lambda x, low, high: absolute(signed_gap(x, low)) + absolute(signed_gap(x, high)),
                 on=lambda x, low, high: logical_and(equal(x, low), equal(x, high)),
                 slopes=(1 / 3, 1 / 3, 1 / 3),
                 alone=(None, None, None),

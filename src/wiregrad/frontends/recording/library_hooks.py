@@ -71,11 +71,14 @@ from wiregrad.frontends.recording.hints import (
 from wiregrad.frontends.recording.record import no_grad
 from wiregrad.frontends.recording.tape import STATE, Tape
 from wiregrad.frontends.recording.value import ConversionMark, Value, as_numpy_number, is_constant
+from wiregrad.lazy import load_module_lazily
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, RegisteredFunction
 from wiregrad.ops.functions.elements import has_wire_elements, holds_filled
-from wiregrad.ops.functions.registry import CONVERSION, PAUSE_BLOCKS, WireFoundError
+from wiregrad.ops.functions.registry import BREAK_POINT_MODULES, CONVERSION, PAUSE_BLOCKS, WireFoundError
 from wiregrad.ops.gradient_flow import is_wire
 from wiregrad.settings import OVERLAY_OFF, OVERLAY_VARIABLE, SCIPY_OFF, SCIPY_VARIABLE, read_setting
+
+break_points: Any = load_module_lazily("wiregrad.frontends.transforms.break_points")
 
 CONVERTERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "asarray_chkfinite")
 """Functions that make an array of what they are given."""
@@ -705,7 +708,9 @@ class TaughtFunction:
         """Call the function as it was; if a function among its arguments uses a value from outside, call the entry."""
         mark = ConversionMark()
         try:
-            return self.original(*args, **kwargs)
+            result = self.original(*args, **kwargs)
+            if not self._lets_values_decide(args, kwargs):
+                return result
         except (EscapeError, NoRuleError):
             pass
         except Exception as error:
@@ -714,6 +719,14 @@ class TaughtFunction:
                 raise
         mark.forget_later()
         return self.apply_entry(args, kwargs)
+
+    def _lets_values_decide(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether a function among the arguments has values decide what plain numbers it returns."""
+        if self.entry.decides is None or STATE.is_paused:
+            return False
+        # Outside of transforms nothing is recorded, unless the function has a value of the user's.
+        is_recorded = STATE.tape is not None or any(map(break_points.refers_to_value, args))
+        return is_recorded and self.entry.decides(*args, **kwargs)
 
     def apply_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the entry; if it refuses these arguments and no gradient flows, the function itself answers."""
@@ -1126,4 +1139,5 @@ def teach_scipy() -> None:
 
 
 PAUSE_BLOCKS.append(no_grad)
+BREAK_POINT_MODULES.append(break_points)
 teach_scipy()

@@ -9,6 +9,7 @@ transform does.
 - `sparse`: Jacobians and Hessians as sparse matrices, with a reason for each entry.
 - `fitting`: least squares, Newton's method and L-BFGS, with a report of how they ended.
 - `implicit`: solutions of equations, whose derivatives come from the equation.
+- `break_points`: places at which a function changes the side of a condition, by which integrals are divided.
 - `ode`: solutions of differential equations, and `ode_steps`, which takes the steps.
 
 Other rooms may call every public function of these modules. Nothing is imported here.

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import flatten, match_leaves, unflatten
@@ -40,7 +41,7 @@ from wiregrad.frontends.recording.value import Scalar, Value, settle_gradient
 from wiregrad.frontends.transforms.vmap_and_checkpoint import apply_batched
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import FUNCTIONS
-from wiregrad.ops.gradient_flow import match_dtype
+from wiregrad.ops.gradient_flow import MaskedFlow, has_nan, match_dtype, multiply_flows
 from wiregrad.passes import SilentWatcher, sweep_backward, sweep_forward
 
 P = ParamSpec("P")
@@ -743,22 +744,34 @@ def _push_unit(session: RecordingSession, k: int, unit: Any, results: list[Any])
     """Return the derivatives by one number of an argument; for a complex one, by its real and imaginary part."""
     rest = [None] * (len(session.data) - k - 1)
     along = session.push_tangents([*[None] * k, unit, *rest], results)
-    if not np.iscomplexobj(unit):
+    if not np.iscomplexobj(session.data[k]):
         return along
-    across = session.push_tangents([*[None] * k, unit * 1j, *rest], results)
+    across = session.push_tangents([*[None] * k, multiply_flows(unit, 1j), *rest], results)
     real = FUNCTIONS["real"].run
     return [real(one) + 1j * real(two) for one, two in zip(along, across, strict=True)]
 
 
 def unit_vectors(data: Any) -> Iterator[Any]:
-    """Return the unit vectors in the shape of a number or array."""
+    """Return the unit vectors in the shape of a number or array, as flows: their zeros are absent.
+
+    So a slope of inf at another element, as that of a square root at 0, gives 0 and not NaN.
+    """
     if np.ndim(data) == 0:
         yield 1.0 if type(data) is float else np.asarray(data).dtype.type(1)
         return
     for k in range(np.size(data)):
-        unit = np.zeros(np.shape(data), data.dtype)
-        unit.flat[k] = 1.0
-        yield unit
+        yield mask_zeros(_unit_vector(data, k))
+
+
+def _unit_vector(data: Any, k: int) -> Any:
+    unit = np.zeros(np.shape(data), data.dtype)
+    unit.flat[k] = 1.0
+    return unit
+
+
+def mask_zeros(seed: NDArray[Any]) -> MaskedFlow:
+    """Return the flow of an array of numbers that is absent where they are 0."""
+    return MaskedFlow(seed != 0, seed, filled=True)
 
 
 def _stack_blocks(parts: list[Any], outer: tuple[int, ...], inner: tuple[int, ...], like: Any) -> Any:
@@ -814,8 +827,8 @@ MIN_UNITS = 4
 MAX_BATCH_ELEMENTS = 1 << 18
 """Maximum number of elements of an array with an axis of unit vectors; more are split into several batches."""
 
-LinearSweep = Callable[[Value], list[Any]]
-"""Runs a sweep from a recorded start; returns plain arrays or values that depend on the start linearly."""
+LinearSweep = Callable[[Any], list[Any]]
+"""Runs a sweep from a start, recorded or a flow; returns arrays or values that depend on the start linearly."""
 
 
 def pull_units(session: RecordingSession, result: Any) -> list[Any] | None:
@@ -829,7 +842,7 @@ def pull_units(session: RecordingSession, result: Any) -> list[Any] | None:
         return None
     span = TapeSpan(session.tape, session.start, offset + STRIDE, session.offsets)
 
-    def sweep(seed: Value) -> list[Any]:
+    def sweep(seed: Any) -> list[Any]:
         flows = sweep_backward(span, SpanNumbers(span), {span.index_of(offset): seed}, SilentWatcher())
         at = [span.index_of(place) for place in session.offsets]
         found = [flows[k] if k < len(flows) else None for k in at]
@@ -852,7 +865,7 @@ def push_units(session: RecordingSession, k: int, results: list[Any]) -> list[An
         return None
     span = TapeSpan(session.tape, session.start, stop, session.offsets)
 
-    def sweep(seed: Value) -> list[Any]:
+    def sweep(seed: Any) -> list[Any]:
         flows = sweep_forward(span, SpanNumbers(span), {span.index_of(session.offsets[k]): seed})
         found = [flows[span.index_of(place)] for place in places if place is not None]
         return [settle_gradient(flow, data_of(result)) for flow, result in zip(found, results, strict=True)]
@@ -887,7 +900,30 @@ def _replay_on_units(sweep: LinearSweep, span: TapeSpan, start: Any) -> list[Any
         return None
     with np.errstate(all="ignore"):
         parts = [_replay_nodes(nodes, seed, ends, units[first : first + length]) for first in range(0, count, length)]
-    return [np.concatenate(columns) if len(columns) > 1 else columns[0] for columns in zip(*parts, strict=True)]
+    rows = [np.concatenate(columns) if len(columns) > 1 else columns[0] for columns in zip(*parts, strict=True)]
+    return _sweep_absent_zeros(sweep, rows, units)
+
+
+def _sweep_absent_zeros(sweep: LinearSweep, rows: list[Any], units: Any) -> list[Any]:
+    """Return the rows of a Jacobian with those swept again that have a NaN, where zeros of a unit vector are absent.
+
+    A batch multiplies them as numbers, and 0 times an infinite slope is NaN.
+    """
+    wrong = {k for row in rows if has_nan(row) for k in np.flatnonzero(_find_nan(row)).tolist()}
+    if not wrong:
+        return rows
+    mended = [np.array(row) for row in rows]
+    for k in wrong:
+        with np.errstate(all="ignore"):
+            ends = sweep(mask_zeros(units[k]))
+        for row, end in zip(mended, ends, strict=True):
+            row[k] = end
+    return mended
+
+
+def _find_nan(row: Any) -> Any:
+    """Return for each unit vector whether a derivative along it is NaN."""
+    return np.isnan(row.reshape(len(row), -1)).any(axis=1)
 
 
 def _nodes_to_replay(tape: Tape, seed: Value, ends: list[Any]) -> list[tuple[int, Any]] | None:

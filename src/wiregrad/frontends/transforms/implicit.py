@@ -68,6 +68,7 @@ from wiregrad.ir import INPUT, TABLE, Pattern
 from wiregrad.ir.columns import chosen_convention, decode_mode
 from wiregrad.ops.array_ops import General
 from wiregrad.ops.functions import FUNCTIONS
+from wiregrad.ops.gradient_flow import is_wire
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -708,8 +709,7 @@ class Equation:
 
     def pull_gradient(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
         """Return the gradient of one operand; those of all are computed when the first is needed."""
-        if not isinstance(g, Value | np.ndarray | np.generic | float):
-            raise NoRuleError(f"{self.called} is found by a solver, which a backward circuit cannot hold")
+        refuse_wires(g, f"{self.called} is found by a solver")
         if self._latest is None or self._latest[0] is not g or self._latest[1] is not xs:
             self._latest = (g, xs, self._pull_all(g, xs, y))
         sent = self._latest[2][slot]
@@ -1146,7 +1146,19 @@ def _solution_back(slot: int, g: Any, xs: Sequence[Any], y: Any, *, equation: Eq
     return equation.pull_gradient(slot, g, xs, y)
 
 
+def refuse_wires(flow: object, what: str) -> None:
+    """Raise if a flow is a wire of a circuit that is being built: what runs Python code is no part of one."""
+    if is_wire(flow) and not isinstance(flow, Value):
+        raise NoRuleError(
+            f"{what}, which the circuit of its derivative cannot hold: in the body of wg.scan, wg.fori_loop or "
+            "wg.while_loop, write the loop as a Python loop, `for x in xs:`, whose steps are recorded one by one, or "
+            "replace the solver in the body by a fixed number of its steps; elsewhere use wg.grad in place of a "
+            f"backward circuit{format_user_line()}"
+        )
+
+
 def _solution_ahead(slot: int, t: Any, xs: Sequence[Any], y: Any, *, equation: Equation) -> Any:
+    refuse_wires(t, f"{equation.called} is found by a solver")
     return push_by_transpose(lambda slot, g, xs: equation.pull_gradient(slot, g, xs, y), slot, t, xs, y)
 
 

@@ -30,7 +30,6 @@ from wiregrad.errors import (
     BranchError,
     EscapeError,
     GradientError,
-    NoRuleError,
     OperandError,
     ShapeError,
     WiregradError,
@@ -51,7 +50,7 @@ from wiregrad.frontends.recording.value import (
     settle_gradient,
 )
 from wiregrad.frontends.transforms.derivatives import vjp
-from wiregrad.frontends.transforms.implicit import Recording, require_function, root
+from wiregrad.frontends.transforms.implicit import Recording, refuse_wires, require_function, root
 from wiregrad.frontends.transforms.memory_plans import Advance, BinomialSchedule, identify_value, walk_schedule
 from wiregrad.frontends.transforms.ode_steps import (
     METHODS,
@@ -584,7 +583,9 @@ class OdeSegment(CheckpointSegment):
             if counts.steps >= self.problem.settings.max_steps:
                 raise trajectory.describe_too_many_steps(trajectory.time_of(state), counts)
             with self._apart(captured):
-                block = trajectory.advance_block(state, counts) if in_blocks and trajectory.runs_blocks else None
+                # Native code does not see the errors near a state that rests.
+                runs_block = in_blocks and trajectory.runs_blocks and bool(np.any(state.slope))
+                block = trajectory.advance_block(state, counts) if runs_block else None
                 part = trajectory.advance(state, counts) if block is None else block
             state = part.state_after() if isinstance(part, StepBlock) else part.after
             counts.last_time = trajectory.time_of(state)
@@ -1126,12 +1127,12 @@ class AdjointEquation:
 
 
 def _ode_back(slot: int, g: object, xs: Sequence[object], y: object, *, segment: OdeSegment) -> Any:
-    if not isinstance(g, Value | np.ndarray | np.generic | float):
-        raise NoRuleError(f"{segment.called} is solved step by step, which a backward circuit cannot hold")
+    refuse_wires(g, f"{segment.called} is solved step by step")
     return segment.pull_gradient(slot, g, xs, y)
 
 
 def _ode_ahead(slot: int, t: object, xs: Sequence[object], y: object, *, segment: OdeSegment) -> Any:
+    refuse_wires(t, f"{segment.called} is solved step by step")
     return segment.push_tangent(slot, t, xs, y)
 
 

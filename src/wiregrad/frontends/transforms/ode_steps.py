@@ -427,6 +427,8 @@ MIN_FACTOR = 0.2
 MAX_FACTOR = 10.0
 ERROR_POWER = 0.2
 """Both methods that estimate errors do so with order 4, so an error goes with the fifth power of the step."""
+HIDDEN_DISTANCE = 1e-6
+"""How far from a state that rests the errors of steps are looked at, relative to its numbers."""
 STABILITY_LIMIT = 3.25
 """A step of Dormand and Prince's method is limited by stability, if its length times the eigenvalue is above this."""
 MAX_STIFF_STEPS = 15
@@ -845,6 +847,8 @@ class SolverState(NamedTuple):
     fired: tuple[int, ...]
     """How often each event took place."""
     ended: bool = False
+    nearby: float = 1.0
+    """While the solution rests: the distance of a nearby solution, as a share of its first distance."""
 
 
 class OdeMove(NamedTuple):
@@ -957,6 +961,14 @@ class StepBlock:
         return AcceptedStep(before, move, step, after)
 
 
+class TriedStep(NamedTuple):
+    """A step, its error in parts of what the tolerances allow, and how far nearby solutions are then."""
+
+    step: OdeStep
+    error: float
+    nearby: float = 1.0
+
+
 class Trajectory:
     """The steps of a solution, on plain numbers. `advance` is a function: the same state gives the same step."""
 
@@ -1042,10 +1054,11 @@ class Trajectory:
         span = self.system.times[state.end_index] - state.start
         t = state.start + state.share * span
         if self.method.adapts:
-            step, stop, size, error = self._try_steps(state, span, t, counts)
+            tried, stop, size = self._try_steps(state, span, t, counts)
+            step, error, nearby = tried.step, max(tried.error, 1e-4), tried.nearby
         else:
             step, stop = self._take_fixed_step(state, span, t)
-            size, error = 0.0, 1.0
+            size, error, nearby = 0.0, 1.0, 1.0
         counts.steps += 1
         crossings, signs = self._find_crossings(state, step, counts)
         effects = [(length, k) for length, k in crossings if self.problem.events[k].has_effect]
@@ -1059,7 +1072,15 @@ class Trajectory:
         fired = _count_fired(state.fired, crossings)
         slope = step.end_slope()
         after = state._replace(
-            share=stop, z=step.end, size=size, last_error=error, slope=slope, signs=signs, row=row + lands, fired=fired
+            share=stop,
+            z=step.end,
+            size=size,
+            last_error=error,
+            slope=slope,
+            signs=signs,
+            row=row + lands,
+            fired=fired,
+            nearby=nearby,
         )
         return AcceptedStep(state, move, step, self._begin_leg(after) if stop == 1.0 else after)
 
@@ -1154,8 +1175,8 @@ class Trajectory:
 
     def _try_steps(
         self, state: SolverState, span: float, t: float, counts: SolveCounts
-    ) -> tuple[OdeStep, float, float, float]:
-        """Try shorter and shorter steps until the error is small enough; returns also the length of the next."""
+    ) -> tuple[TriedStep, float, float]:
+        """Try shorter and shorter steps until the error is small enough; returns also its end and the next length."""
         size = state.size
         was_rejected = False
         while True:
@@ -1164,11 +1185,12 @@ class Trajectory:
             h = (stop - state.share) * span
             if abs(h) <= 16.0 * float(np.spacing(max(abs(t), abs(span) * 1e-3))):
                 raise self._describe_small_step(t, h, state.z)
-            step, error = self._try_step(t, h, state)
+            tried = self._try_step(t, h, state)
+            error = tried.error
             if error <= 1.0:
-                product = self.method.estimate_stiffness(step)
-                self._watch_stiffness(product, step.t, step.h, state.share, span, counts)
-                return step, stop, self._choose_size(abs(h), error, state.last_error, was_rejected), max(error, 1e-4)
+                product = self.method.estimate_stiffness(tried.step)
+                self._watch_stiffness(product, t, h, state.share, span, counts)
+                return tried, stop, self._choose_size(abs(h), error, state.last_error, was_rejected)
             counts.rejected += 1
             was_rejected = True
             size = abs(h) * max(MIN_FACTOR, SAFETY * error**-ERROR_POWER)
@@ -1180,15 +1202,42 @@ class Trajectory:
         scale = self.settings.atol + self.settings.rtol * np.maximum(np.abs(step.z), np.abs(step.end))
         return _rms(self.method.estimate_error(step) / scale)
 
-    def _try_step(self, t: float, h: float, state: SolverState) -> tuple[OdeStep, float]:
+    def _try_step(self, t: float, h: float, state: SolverState) -> TriedStep:
         """Take a step; returns also its error: 1 is just small enough, infinity means that something is not finite."""
         try:
             step = self.method.take_step(self.system, t, h, state.z, state.slope)
         except np.linalg.LinAlgError:
-            return OdeStep(self.system, t, h, state.z, [], state.z), np.inf
+            return TriedStep(OdeStep(self.system, t, h, state.z, [], state.z), np.inf)
         error = self._measure_error(step)
-        is_usable = isfinite(error) and np.isfinite(step.end_slope()).all()
-        return step, error if is_usable else np.inf
+        if not isfinite(error) or not np.isfinite(step.end_slope()).all():
+            return TriedStep(step, np.inf)
+        return TriedStep(step, error) if error else self._try_near_rest(step, state)
+
+    def _try_near_rest(self, step: OdeStep, state: SolverState) -> TriedStep:
+        """Return a step without an error, with the error of the same step from nearby states, relative to them.
+
+        A solution that rests at an equilibrium, such as 0, has no errors in steps of any length. Its derivatives have:
+        they are the motion of nearby solutions. Nothing is concluded where that is not linear.
+        """
+        z = step.z
+        scale = self.settings.atol + self.settings.rtol * np.abs(z)
+        far = max(1.0, HIDDEN_DISTANCE * float(np.max(np.abs(z), initial=0.0) / np.max(scale, initial=1e-300)))
+        direction = far * scale * np.random.default_rng(0).choice([-1.0, 1.0], len(z))
+        errors, growths = [], []
+        for factor in (1.0, 2.0):
+            near = z + factor * direction
+            try:
+                moved = self.method.take_step(self.system, step.t, step.h, near, self.system.slope(step.t, near))
+            except (np.linalg.LinAlgError, NonFiniteError):
+                return TriedStep(step, 0.0)
+            errors.append(self._measure_error(moved))
+            growths.append(_rms((moved.end - step.end) / (factor * far * scale)))
+        is_linear = np.isfinite(errors).all() and 1.8 * errors[0] <= errors[1] <= 2.2 * errors[0]
+        if not is_linear:
+            return TriedStep(step, 0.0)
+        error = errors[0] / (self.settings.rtol * far)
+        # An error of solutions that come nearer counts by their first distance, as those of others do by `atol`.
+        return TriedStep(step, error * min(state.nearby, 1.0), state.nearby * growths[0])
 
     def _choose_size(self, size: float, error: float, last_error: float, was_rejected: bool) -> float:
         """Choose the length of the next step by this error and the one before (a PI controller)."""

@@ -877,7 +877,11 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     if not compute_uv:
         return svdvals(a)
     if full_matrices and shape_of(a)[-1] != shape_of(a)[-2]:
-        raise TypeError(f"svd needs full_matrices=False for matrices that are not square; got {shape_of(a)}")
+        raise TypeError(
+            f"a matrix of shape {shape_of(a)} has more singular vectors on one side than singular values; those "
+            "without one are any basis of the rest, and have no derivative: write svd(a, full_matrices=False), or "
+            "svd(a, compute_uv=False) for the singular values alone"
+        )
     packed = TABLE["svd"](a)
     m, n = shape_of(a)[-2:]
     values = TABLE["getitem"](packed, index=(m, WHOLE_AXIS))

@@ -50,6 +50,8 @@ class RegisteredFunction:
     """Calls at which it is checked; None for functions without a gradient."""
     calls_back: bool = False
     """Whether it calls a function of the user's, which may use values from outside."""
+    decides: Callable[..., bool] | None = None
+    """Tells from the arguments whether values from outside decide in such a function, though it returns none."""
     refuses: bool = False
     """Whether it refuses every recorded value, those that a function among its arguments uses included."""
     keeps_lists: bool = False
@@ -148,11 +150,14 @@ def register_function(
     samples: SampleMaker | None = None,
     name: str | None = None,
     calls_back: bool = False,
+    decides: Callable[..., bool] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function under its own name, for NumPy functions and for SciPy functions by name."""
 
     def add_entry(run: Callable[..., Any]) -> Callable[..., Any]:
-        entry = RegisteredFunction(name or run.__name__.rstrip("_"), run, numpy, scipy, method, samples, calls_back)
+        entry = RegisteredFunction(
+            name or run.__name__.rstrip("_"), run, numpy, scipy, method, samples, calls_back, decides
+        )
         if entry.name in FUNCTIONS.loaded:
             raise RecordError(f"a function named {entry.name} is registered already; give this one another name")
         run.__name__ = run.__qualname__ = entry.name
@@ -202,6 +207,31 @@ PAUSE_BLOCKS: list[Callable[[], AbstractContextManager[None]]] = []
 def pause_recording() -> AbstractContextManager[None]:
     """Return a block in which nothing is recorded, for what is computed from numbers only to choose steps."""
     return PAUSE_BLOCKS[0]() if PAUSE_BLOCKS else nullcontext()
+
+
+BREAK_POINT_MODULES: list[Any] = []
+"""The module that finds where a function of a number changes the side of a condition; added by the front end."""
+
+
+def find_break_points(function: Callable[[Any], Any], points: Sequence[float]) -> list[Any]:
+    """Return the places between points, which increase, at which a function changes the side of a condition.
+
+    A place is a value if it depends on one.
+    """
+    return [place for module in BREAK_POINT_MODULES for place in module.find_break_points(function, points)]
+
+
+def hide_inner_integral() -> AbstractContextManager[bool]:
+    """Return a block for an integral, whose conditions are not those of a function around it.
+
+    It is true while such a function is searched, which needs no more than a rough value.
+    """
+    return BREAK_POINT_MODULES[0].hide_inner_integral() if BREAK_POINT_MODULES else nullcontext(False)
+
+
+def reads_values(function: Callable[[Any], Any], points: Sequence[float]) -> bool:
+    """Return whether a function of a number reads values from outside, if only in conditions."""
+    return any(module.reads_values(function, points) for module in BREAK_POINT_MODULES)
 
 
 class WireFoundError(Exception):

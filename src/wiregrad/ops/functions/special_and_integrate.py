@@ -25,6 +25,7 @@ import numpy as np
 
 from wiregrad.errors import NoRuleError, format_user_line
 from wiregrad.ir import TABLE
+from wiregrad.lazy import NamedTuple
 from wiregrad.ops.array_ops import axes_from_end, axis_from_end
 from wiregrad.ops.elementwise_records import (
     absolute,
@@ -53,11 +54,14 @@ from wiregrad.ops.functions.registry import (
     SampleMaker,
     detach_array,
     dtype_of,
+    find_break_points,
     find_plain_function,
+    hide_inner_integral,
     lift,
     load_scipy,
     ndim_of,
     pause_recording,
+    reads_values,
     register_function,
     sample_calls,
 )
@@ -376,6 +380,8 @@ RADAU_NODES = np.array([(4 - np.sqrt(6)) / 10, (4 + np.sqrt(6)) / 10, 1.0])
 """Where a step of Radau's formula of order 5 has its stages."""
 QUADRATURE_NODES = 21
 """Number of nodes of Gauss's rule on each interval of `quad`."""
+END_GAP = 1e-9
+"""How near to the limits of a range, as a share of it, a condition is looked at."""
 
 _trapezoid_samples = sample_calls(
     (N(5),),
@@ -918,13 +924,22 @@ def _integrate_stiff(fun: Any, times: Sequence[Any], y: Any, rtol: float) -> lis
     return states
 
 
-@register_function(scipy=("scipy.integrate.quad",), calls_back=True)
+def _lets_values_decide(func: Callable[..., Any], a: Any, b: Any, args: Any = (), *_: Any, **__: Any) -> bool:
+    """Return whether a function that `quad` integrates reads values, though what it returns are plain numbers."""
+    args = args if isinstance(args, tuple) else (args,)
+    return any(
+        reads_values(integrand, _choose_points(low, high)) for integrand, low, high in _split_range(func, a, b, args)
+    )
+
+
+@register_function(scipy=("scipy.integrate.quad",), calls_back=True, decides=_lets_values_decide)
 def quad(
     func: Callable[..., Any], a: Any, b: Any, args: Any = (), full_output: int = 0, *positional: Any, **options: Any
 ) -> tuple[Any, float]:
     """The integral of a function from a to b, and an estimate of its error; gradients flow to args and to the limits.
 
-    SciPy chooses the intervals; on each, Gauss's rule with 21 nodes is recorded.
+    SciPy chooses the intervals; on each, Gauss's rule with 21 nodes is recorded. The range is divided where a condition
+    of the function changes, and a place that depends on values is a limit that moves.
     """
     refused = [name for name in ("points", "weight", "wvar", "complex_func") if options.get(name)]
     if refused or full_output or positional[3:]:
@@ -932,19 +947,37 @@ def quad(
             f"scipy.integrate.quad has no rule for {(refused or ['full_output'])[0]}= with values{format_user_line()}"
         )
     args = args if isinstance(args, tuple) else (args,)
-    pieces = [*_split_range(func, a, b, args)]
+    with hide_inner_integral() as is_rough:
+        return _integrate_pieces([*_split_range(func, a, b, args)], positional, options, is_rough=is_rough)
+
+
+def _integrate_pieces(
+    pieces: Sequence[tuple[Callable[[Any], Any], Any, Any]],
+    positional: tuple[Any, ...],
+    options: dict[str, Any],
+    *,
+    is_rough: bool,
+) -> tuple[Any, float]:
+    """Return the sum of integrals, and an estimate of its error; `is_rough` says that a rough value is enough."""
     total: Any = 0.0
     error = 0.0
     for integrand, low, high in pieces:
-        intervals, wanted, estimate, tolerance = _choose_intervals(integrand, low, high, positional, options)
-        part = _apply_gauss(integrand, low, high, intervals)
-        if not abs(_number(part) - wanted) <= tolerance:
-            raise NoRuleError(
-                "scipy.integrate.quad: the function is not smooth enough to be differentiated at the nodes of Gauss's "
-                f"rule (they give {_number(part)}, SciPy {wanted}){format_user_line()}"
-            )
-        total = total + part
-        error += estimate
+        if is_rough:
+            total = total + _apply_gauss(integrand, low, high, [(0.0, 1.0)])
+            continue
+        chosen = _choose_intervals(integrand, low, high, positional, options)
+        ends = [low, *_find_inner_ends(integrand, low, high, chosen.intervals), high]
+        for start, end in pairwise(ends):
+            if len(ends) > 2:
+                chosen = _choose_intervals(integrand, start, end, positional, options)
+            part = _apply_gauss(integrand, start, end, chosen.intervals)
+            if not abs(_number(part) - chosen.value) <= chosen.tolerance:
+                raise NoRuleError(
+                    "scipy.integrate.quad: the function is not smooth enough to be differentiated at the nodes of "
+                    f"Gauss's rule (they give {_number(part)}, SciPy {chosen.value}){format_user_line()}"
+                )
+            total = total + part
+            error += chosen.error
     return total, error
 
 
@@ -968,22 +1001,49 @@ def _split_range(func: Any, a: Any, b: Any, args: Any) -> Iterator[tuple[Callabl
         yield (lambda t: flip * map_to_unit(t, stop, -1.0)), 0.0, 1.0
 
 
+class ChosenIntervals(NamedTuple):
+    """The intervals that SciPy divides a range into, as fractions of it, and what it says of the integral."""
+
+    intervals: list[tuple[float, float]]
+    value: float
+    error: float
+    tolerance: float
+
+
 def _choose_intervals(
     integrand: Callable[[Any], Any], low: Any, high: Any, positional: tuple[Any, ...], options: dict[str, Any]
-) -> tuple[Any, float, float, float]:
-    """Return the intervals that SciPy divides a range into, as fractions; the integral, its error, the tolerance."""
+) -> ChosenIntervals:
+    """Let SciPy divide a range, on plain numbers."""
     start, stop = _number(low), _number(high)
     if start == stop:
-        return [(0.0, 1.0)], 0.0, 0.0, np.inf
+        return ChosenIntervals([(0.0, 1.0)], 0.0, 0.0, np.inf)
     divide_range = find_plain_function(load_scipy("scipy.integrate").quad)
     with pause_recording():
         outcome = divide_range(lambda x: _number(integrand(x)), start, stop, (), 1, *positional, **options)
     value, error, report = outcome[:3]
     count = report["last"]
-    edges = [(report[name][:count] - start) / (stop - start) for name in ("alist", "blist")]
+    edges = np.sort([(report[name][:count] - start) / (stop - start) for name in ("alist", "blist")], axis=0)
     chosen = dict(zip(("epsabs", "epsrel"), positional, strict=False)) | options
     tolerance = max(chosen.get("epsabs", 1.49e-8), chosen.get("epsrel", 1.49e-8) * abs(value), error)
-    return [*zip(*edges, strict=True)], value, error, 10.0 * tolerance
+    return ChosenIntervals([*zip(*edges, strict=True)], value, error, 10.0 * tolerance)
+
+
+def _find_inner_ends(integrand: Callable[[Any], Any], low: Any, high: Any, intervals: Any) -> list[Any]:
+    """Return the places inside a range, in its direction, at which it is to be divided."""
+    places = find_break_points(integrand, _choose_points(low, high, intervals))
+    return places if _number(low) <= _number(high) else places[::-1]
+
+
+def _choose_points(low: Any, high: Any, intervals: Any = ()) -> list[float]:
+    """Return the points of a range at which conditions are looked at, the least first.
+
+    Where the function jumps, the intervals are so small that three points of each are enough.
+    """
+    start, stop = _number(low), _number(high)
+    nodes = 0.5 + 0.5 * np.polynomial.legendre.leggauss(QUADRATURE_NODES)[0]
+    few = nodes[[0, len(nodes) // 2, -1]]
+    fractions = {END_GAP, 1.0 - END_GAP, *nodes, *(x + (y - x) * node for x, y in intervals for node in few)}
+    return sorted({start + (stop - start) * float(x) for x in fractions})
 
 
 def _apply_gauss(integrand: Callable[[Any], Any], low: Any, high: Any, intervals: Any) -> Any:
