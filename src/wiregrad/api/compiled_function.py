@@ -217,9 +217,9 @@ def compile(
     >>> fast.info.calls, len(fast.info.variants)
     (4, 1)
     """
-    check_callable(f)
     if isinstance(f, CircuitGraph):
         raise OperandError("wg.compile takes a Python function; a circuit compiles itself: circuit.compile()")
+    check_callable(f)
     if limit is not None and (type(limit) is not int or limit < 1):
         raise OperandError(f"limit is the number of recordings to keep, at least 1; got {short_repr(limit)}")
     codegen.check_assumption(assume)
