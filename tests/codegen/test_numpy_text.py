@@ -1,4 +1,7 @@
-"""How ops on arrays are written in NumPy: the text computes what the op computes, bit for bit."""
+"""How ops on arrays are written in NumPy: the text computes what the op computes, bit for bit.
+
+NumPy alone has no solver for matrices of few entries. There the text makes the whole matrix, and rounding differs.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from wiregrad.errors import DomainError, NoRuleError
 from wiregrad.frontends.recording.custom_ops import FUNCTION_OP
 from wiregrad.ir import TABLE, CircuitGraph, Op
 from wiregrad.ops.array_ops import ArrayOp, Blocking, write_setting
+from wiregrad.ops.solver_records import EntrySolve
 from wiregrad.passes import backward_circuit
 
 from ..support.random_programs import random_program
@@ -108,7 +112,7 @@ def outcome(run: Any, *args: Any) -> Any:
 
 
 def assert_text_computes(op: ArrayOp, xs: tuple[Any, ...]) -> None:
-    """Check dtype, shape and bits, for NaN that it is one."""
+    """Check dtype, shape and bits, for NaN that it is one; of solutions with few entries all but the last bits."""
     wanted, got = outcome(op.compute, *xs), outcome(evaluated, op, xs)
     if isinstance(wanted, type) or isinstance(got, type):
         assert wanted is got, f"{op}: {got}, wanted {wanted}"
@@ -118,6 +122,11 @@ def assert_text_computes(op: ArrayOp, xs: tuple[Any, ...]) -> None:
     wanted, got = np.asarray(wanted), np.asarray(got)
 
     assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), f"{op}: {got.dtype}{got.shape}"
+    if isinstance(op, EntrySolve):
+        # The samples are far from singular.
+        margin = 64 * np.finfo(wanted.dtype).eps * np.abs(wanted).max(initial=1.0)
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=margin, err_msg=str(op))
+        return
     assert np.array_equal(got, wanted, equal_nan=wanted.dtype.kind in "fc"), f"{op}: {got}, wanted {wanted}"
     assert wanted.dtype.kind != "f" or np.array_equal(np.signbit(got) | (got != 0), np.signbit(wanted) | (wanted != 0))
 

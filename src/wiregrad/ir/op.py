@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cached_property, partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, TypeVar
 
 import numpy as np
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import WireType
 from wiregrad.errors import ArityError, CircuitError, DomainError, RecordError, UnknownOpError, short_repr, suggest_name
-from wiregrad.lazy import load_module_lazily
+from wiregrad.lazy import import_later, load_module_lazily
 from wiregrad.numpy_warnings import compute_at_user_line
 
 if TYPE_CHECKING:
@@ -542,7 +541,7 @@ TABLE = OpTable()
 def find_op(name: str, settings: Mapping[str, Any], module: str | None) -> Op:
     """Return an op of the table, as a pickle needs it; importing the module of a user's op registers the op."""
     if name not in TABLE and module is not None:
-        import_module(module)
+        import_later(module)()
     return TABLE[name].bind(settings) if settings else TABLE[name]
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import array
 import logging
+import os
 import sys
 import warnings
 from abc import ABCMeta
@@ -22,7 +23,6 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache, partial
 from importlib.util import resolve_name
 from inspect import signature
-from sysconfig import get_path
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -556,7 +556,8 @@ def is_of_library(thing: object) -> bool:
     return "site-packages" in file or file.startswith(STANDARD_LIBRARY)
 
 
-STANDARD_LIBRARY = get_path("stdlib")
+# `sysconfig` would tell too, but loading its table takes two milliseconds.
+STANDARD_LIBRARY = os.path.dirname(os.__file__)
 """The folder of Python's own modules."""
 
 
