@@ -389,8 +389,8 @@ READ_ONLY_NOTE = (
     "A function that is differentiated gets read-only copies of its array arguments, so that what it computes does not "
     "change them: write to a copy, as with y = np.array(y, like=x), where x is an argument that is differentiated."
 )
-VALUE_CLASSES = r"unsupported data types in input|\b(Value|FilledValue|FillableArray)\b"
-"""What other libraries say of values: the names of their classes, and SciPy's words for sparse matrices; a pattern."""
+VALUE_CLASSES = r"unsupported data types in input|\b(Value|FilledValue|FillableArray)\b|\bwiregrad\.frontends\."
+"""What other libraries say of values: the names of their classes or modules, and SciPy's words for sparse matrices."""
 TYPE_TROUBLE = (
     "setting an array element|expected a sequence of integers|read-only|non-numeric|common type|could not convert|"
     "not supported for the input types|must be real number|dtype mismatch|no matching signature|"
