@@ -125,6 +125,26 @@ def test_a_wrong_gradient_of_a_function_with_ops_of_the_user_is_found() -> None:
     assert "rate: by hand 3, wiregrad 12" in str(report)
 
 
+@pytest.mark.parametrize(
+    ("grad", "factor"),
+    [
+        (lambda x: -slope_of_cube(x), "each is -1 times wiregrad's"),
+        (lambda x: slope_of_cube(x) / 6.0, "each is 0.1667 times wiregrad's"),
+        (lambda x: slope_of_cube(x) * [1.0, 2.0, 2.0], "each is 2 times wiregrad's"),
+        (lambda x: slope_of_cube(x) * [1.0, 2.0, 3.0], None),
+        (lambda x: slope_of_cube(x) * [1.0, 1.0, 2.0], None),
+        (lambda x: 0.0 * x, None),
+        (lambda x: np.inf * x, None),
+    ],
+)
+def test_a_factor_that_wrong_elements_have_in_common_is_named(grad: Callable[[Any], Any], factor: str | None) -> None:
+    report = str(wg.check_grads(cube, POINT, grad=grad, raises=False))
+
+    assert "the gradient by hand is wrong in" in report
+    assert ("times wiregrad's" in report) == (factor is not None)
+    assert (factor or "") in report
+
+
 def test_gradients_that_are_tiny_everywhere_are_compared() -> None:
     assert not wg.check_grads(lambda x: 1e-20 * x, 1.0, grad=lambda x: 2e-20, raises=False).ok
 
@@ -163,6 +183,23 @@ def test_what_is_no_gradient_of_the_function_is_refused(grad: Any, message: str)
 def test_a_gradient_of_another_structure_is_refused(grad: Callable[..., Any], message: str) -> None:
     with pytest.raises(InputError, match=re.escape(f"grad= {message}; wanted the same structure, with None for")):
         wg.check_grads(line, {"w": POINT, "b": 1.0}, grad=grad)
+
+
+@pytest.mark.parametrize(
+    ("grad", "advice"),
+    [
+        (
+            lambda w, b: (DATA.T @ np.ones((5, 2)), np.ones((5, 2))),
+            "; where broadcasting copies a value, its gradient is",
+        ),
+        (lambda w, b: ((DATA.T @ np.ones((5, 2))).T, 10.0), "; is it transposed?"),
+        (lambda w, b: [DATA.T @ np.ones((5, 2)), 10.0], "; the gradients of several arguments stand in a tuple"),
+        (lambda w, b: ([[1.0], [1.0, 2.0]], 10.0), "gave [[1.0], [1.0, 2.0]] for w; wanted float64 of shape (3, 2)"),
+    ],
+)
+def test_a_gradient_of_another_shape_is_refused_with_what_may_be_wrong(grad: Callable[..., Any], advice: str) -> None:
+    with pytest.raises(InputError, match=re.escape(advice)):
+        wg.check_grads(lambda w, b: np.sum(DATA @ w + b), np.ones((3, 2)), 0.5, grad=grad)
 
 
 @pytest.mark.parametrize("grad", [lambda a, b: [b, a], lambda a, b: np.array([b, a]), lambda a, b: {"a": b, "b": a}])

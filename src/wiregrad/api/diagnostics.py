@@ -8,6 +8,7 @@ open.
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -192,6 +193,18 @@ class HandwrittenCheck(GradientCheck):
         yield from (f"  {difference}" for difference in self.differences[:MAX_SHOWN_DIFFERENCES])
         if len(self.differences) > MAX_SHOWN_DIFFERENCES:
             yield f"  and {len(self.differences) - MAX_SHOWN_DIFFERENCES} more"
+        factor = self._find_factor()
+        if factor is not None:
+            yield f"  each is {format_brief_number(factor)} times wiregrad's"
+
+    def _find_factor(self) -> PythonNumber | None:
+        """Return the factor that all wrong elements have in common, as where a sign or a mean was forgotten."""
+        if len(self.differences) < 2 or not all(each.gradient for each in self.differences):
+            return None
+        factors = np.array([each.handwritten / each.gradient for each in self.differences])
+        mean = np.mean(factors).item()
+        is_common = bool(mean) and np.isfinite(mean) and np.allclose(factors, mean, rtol=1e-6, atol=0.0)
+        return mean if is_common else None
 
 
 def _compare_handwritten(
@@ -282,10 +295,15 @@ def _list_differences(
 
     `hint` says what to write where it is no gradient of that shape.
     """
-    handwritten = np.asarray(item)
+    try:
+        handwritten = np.asarray(item)
+    except ValueError:
+        # Parts of different shapes are no array.
+        handwritten = np.asarray(None)
     if handwritten.shape != gradient.shape or handwritten.dtype.kind not in "fciub":
         is_number = handwritten.dtype.kind in "fciub"
         given = f"{handwritten.dtype} of shape {handwritten.shape}" if is_number else short_repr(item)
+        hint = hint or (_advise_shape(handwritten.shape, gradient.shape) if is_number else "")
         raise InputError(f"grad= gave {given} for {name}; wanted {gradient.dtype} of shape {gradient.shape}{hint}")
     eps = float(max(np.finfo(each.dtype).eps for each in (handwritten, gradient) if each.dtype.kind in "fc"))
     absolute: float = 100.0 * eps * interpreter.largest_magnitude(gradient[np.isfinite(gradient)])
@@ -296,6 +314,17 @@ def _list_differences(
     for index in map(tuple, np.argwhere(~right).tolist()):
         element = f"{name}[{', '.join(map(str, index))}]" if index else name
         yield GradientDifference(element, handwritten[index].item(), gradient[index].item())
+
+
+def _advise_shape(given: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    """Return what may be wrong with a gradient by hand of another shape, as the end of a message."""
+    if given == wanted[::-1]:
+        return "; is it transposed?"
+    try:
+        is_copied = np.broadcast_shapes(wanted, given) == given and math.prod(given) > math.prod(wanted)
+    except ValueError:
+        is_copied = False
+    return "; where broadcasting copies a value, its gradient is the sum over the copies" if is_copied else ""
 
 
 HANDWRITTEN_TOLERANCE = 1e-8
