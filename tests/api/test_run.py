@@ -189,3 +189,9 @@ class TestSentGradientsOfArrays:
 
         assert [wire.sent[0, 0] for wire in run["x"].branches] == [2.0, 1.0]
         assert not calls
+
+
+def test_the_output_of_a_loop_over_numbers_is_shown_as_a_number() -> None:
+    run = wg.run(lambda x: wg.fori_loop(0, 20, lambda _, v: np.cos(v), x), 1.0)
+
+    assert str(run) == "Run(f = 0.7392, gradients x=3.683e-4)"

@@ -196,7 +196,7 @@ RUN_MAKERS: list[Callable[[CircuitGraph, Sequence[Any], Sequence[Any], Sequence[
 
 
 def _format_briefly(value: NDArray[Any] | float) -> str:
-    return f"array of shape {value.shape}" if isinstance(value, np.ndarray) else format_brief_number(value)
+    return f"array of shape {np.shape(value)}" if np.ndim(value) else format_brief_number(to_python_number(value))
 
 
 def _format_local(local: Any, op: Op, x: ArrayLike) -> Any:
