@@ -9,8 +9,9 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import InputError, NoQuestionError
+from wiregrad.frontends.formula import parse_formula
 from wiregrad.learn.questions import Question
-from wiregrad.learn.quiz import KINDS
+from wiregrad.learn.quiz import KINDS, QuestionSource, draw_question
 from wiregrad.learn.quiz_run import Draws, show_number
 from wiregrad.learn.sentences import name_mistake
 
@@ -264,3 +265,17 @@ def test_a_notebook_shows_results_as_a_table() -> None:
     assert bundle["text/plain"] == str(quiz.results)
     assert "<td>What gradient lands at x?</td><td>open</td>" in bundle["text/html"]
     assert "mistakes: one branch only (1)" in bundle["text/html"]
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("formula", ["y = x*x", "h = tanh(x); y = h*a + h", "y = a*tanh(x) + b", "y = a*x + sin(x)"])
+def test_what_one_of_several_readers_sends_is_asked_on_its_wire(formula: str, number: int) -> None:
+    """A question mark in the place of the sum would ask for another number."""
+    source = QuestionSource(parse_formula(formula), 7)
+    question = source.draw("send", number)
+    sender = source.owner.source_of((question.target[0], question.target[1]))
+    is_summed = len(source.owner.readers[sender]) > 1
+    picture = draw_question(source.owner, question)
+
+    assert ("gradient sent back ?" in picture) == is_summed
+    assert (", gradient ?" in picture) != is_summed

@@ -370,7 +370,21 @@ def test_the_table_of_a_class_joins_the_files_of_a_learner(tmp_path: Path) -> No
     data = book.to_data()
 
     assert [row["learner"] for row in data["rows"]] == ["Amara"]
-    assert data["rows"][0]["sets"] == {"Splitters add": [3, 3]}
+    assert data["rows"][0]["sets"] == {"Splitters add": [[3, 3]]}
     assert data["rows"][0]["mistakes"] == {"another op": "open"}
     assert (data["files"], data["signed"], data["played"]) == (2, 1, 1)
     assert "gradebook" in render_gradebook(book, "Class 11b")
+
+
+def test_the_table_of_a_class_shows_all_results_of_a_set_that_was_handed_in_twice(tmp_path: Path) -> None:
+    results = [grade_answers(answer_page(SPLITTERS, answers), KEY) for answers in (RIGHT, [None] * len(RIGHT))]
+    book = read_gradebook([save(tmp_path / f"{k}.json", one) for k, one in enumerate(results)], KEY)
+
+    assert book.to_data()["rows"][0]["sets"] == {"Splitters add": [[3, 3], [0, 3]]}
+
+
+def test_an_answer_that_cannot_be_read_is_told_from_one_that_was_left_out(tmp_path: Path) -> None:
+    results = grade_answers(answer_page(SPLITTERS, ["dunno", None, RIGHT[2]]), KEY)
+    book = read_gradebook([save(tmp_path / "a.json", results)], KEY)
+
+    assert book.rows[0].mistakes == {"not readable": 1}

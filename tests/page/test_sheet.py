@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -183,7 +184,7 @@ def look_at_class(browser: Browser, path: Path, text: str) -> list[str]:
         expect(page.locator("tbody tr")).to_have_count(2)
         expect(page.locator("tbody tr").nth(1).locator(".doubt")).to_contain_text("!")
         expect(page.locator("tbody tr").nth(0).locator(".mistake .still")).to_have_count(1)
-        expect(page.locator(".advice")).to_contain_text("2 of the 2 who met")
+        expect(page.locator(".advice")).to_contain_text("2 of 2 learners make this mistake: ")
         with page.expect_download() as download:
             page.get_by_role("button", name="Export CSV").click()
         csv = Path(download.value.path()).read_text("utf8").splitlines()
@@ -193,3 +194,22 @@ def look_at_class(browser: Browser, path: Path, text: str) -> list[str]:
         found += violations(page)
         page.context.close()
     return found
+
+
+TALL_SET = QuestionSet("Softmax", "e1 = exp(a); e2 = exp(b); s = e1 + e2; p = e2 / s; y = -log(p)", count=5)
+
+
+def count_pages(pdf: bytes) -> int:
+    return len(re.findall(rb"/Type\s*/Page\b", pdf))
+
+
+def test_a_printed_question_stays_on_one_page(browser: Browser, tmp_path: Path) -> None:
+    paths = export_site(tmp_path, build_pages([TALL_SET], key=KEY))
+    page, _ = open_page(browser, paths[1], WIDE, "light")
+    expect(page.locator("ol > li")).to_have_count(5)
+    pages = count_pages(page.pdf(format="A4"))
+    page.emulate_media(media="print")
+
+    assert pages <= 6
+    expect(page.get_by_role("button")).to_have_count(0)
+    page.context.close()

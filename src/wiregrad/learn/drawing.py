@@ -721,7 +721,7 @@ class DrawingNumbers:
     >>> numbers.leaves
     {'a': 2.3, 'b': 1.3}
     >>> numbers.slots[0].prompt
-    'f fires. Which value does it send to the right?'
+    'f fires. Which value does it send forward?'
     >>> numbers.check(0, "2.3 + 1.3").title
     'Not yet: another op'
     """

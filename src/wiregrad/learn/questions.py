@@ -619,7 +619,7 @@ def _number_keys(mistakes: Sequence[PredictedMistake]) -> list[str]:
 def tells_number(text: str, number: float) -> bool:
     """Return whether a text has a number in it as the picture shows it.
 
-    >>> tells_number("2.5 came in from the right.", 2.5), tells_number("12.5 is the value of 2.5·m.", 2.5)
+    >>> tells_number("2.5 came back from the output.", 2.5), tells_number("12.5 is the value of 2.5·m.", 2.5)
     (True, False)
     """
     return show_number(number) in _NUMBER.findall(text)

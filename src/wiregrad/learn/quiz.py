@@ -148,16 +148,18 @@ def _mark_asked(owner: QuizCircuit, question: Question, picture: Picture) -> Pic
     """Put a question mark where a number is asked for: at a value, at a gradient, or at a wire."""
     node = question.target[0] if question.target else -1
     if question.kind in ("local", "send"):
-        wire = (question.target[0], question.target[1])
-        links = picture.links
-        if question.kind == "local":
-            links = tuple(
-                replace(link, local=ASKED, pill=True) if (link.reader, link.slot) == wire else link for link in links
-            )
-        source = owner.source_of(wire)
-        is_sent = question.kind == "send"
-        boxes = [replace(box, grad=ASKED) if is_sent and box.node == source else box for box in picture.boxes]
-        return replace(picture, links=links, boxes=tuple(boxes))
+        reader, slot = question.target
+        is_local = question.kind == "local"
+        source = owner.source_of((reader, slot))
+        # The gradient of a value with several readers is a sum: what one of them sends is asked on its wire.
+        on_wire = is_local or len(owner.readers[source]) > 1
+        boxes = [replace(box, grad=ASKED) if not on_wire and box.node == source else box for box in picture.boxes]
+        mark = {"local": ASKED, "pill": True} if is_local else {"sent": ASKED}
+        links = [
+            replace(link, **mark) if on_wire and (link.reader, link.slot) == (reader, slot) else link
+            for link in picture.links
+        ]
+        return replace(picture, links=tuple(links), boxes=tuple(boxes))
     if question.kind == "value":
         boxes = [replace(box, value=ASKED) if box.node == node else box for box in picture.boxes]
     elif question.kind in ("gather", "leaf"):

@@ -92,7 +92,8 @@ TEXTS: Final[dict[str, str]] = {
     "only {source} does.",
     "paths.forward-for-local": "Your number multiplies the values on the path. Each wire has a factor of its own: its "
     "local derivative.",
-    "upstream-only": "{upstream} came in from the right. On its way to {source} it meets one more factor, at the port.",
+    "upstream-only": "{upstream} came back from the output. On its way to {source} it meets one more factor, at the "
+    "port.",
     "gather.upstream-only": "Your number adds what arrived at the readers of {node}. Each part meets one more factor "
     "on its way back, at the port.",
     "leaf.upstream-only": "Your number leaves out local derivatives. On its way to {node} the gradient meets one "
@@ -128,7 +129,7 @@ TEXTS: Final[dict[str, str]] = {
     "readers, then sends once.",
     "twice": "Your number is double. Was the old gradient cleared before this pass?",
     "value-for-gradient": "{own} is the value that {source} carries forward. The gradient is another number: what "
-    "comes back from the right.",
+    "comes back from the output.",
     "nudge.value-for-gradient": "Your number is the nudge times the value of {source}. How fast "
     "{output} follows is said "
     "by the gradient.",
@@ -206,7 +207,7 @@ TEXTS: Final[dict[str, str]] = {
     "leaf-missing": "{node} stands in the formula, but not in the drawing.",
     "output-missing": "No wire is marked as the output. Mark the one that carries {output}.",
     "output-twice": "A circuit has one output wire, the one that carries {output}.",
-    "cycle": "From {node} the wires lead back to {node}. Values flow from left to right, never back.",
+    "cycle": "From {node} the wires lead back to {node}. Values flow forward, never back.",
     "open-input": "{node} has an input that no wire reaches. Which value belongs there?",
     "draw.splitter-without-need": "One branch of the {node} leads nowhere. A value with one reader needs no splitter.",
     "loose-end": "Nothing reads {node}. Every value leads on to the output.",
@@ -220,7 +221,7 @@ TEXTS: Final[dict[str, str]] = {
     "computed-twice": "{reading} is computed by two boxes. Compute it once and copy it with a splitter.",
     "spot.inherits": "{sent} is {upstream} × {local_}, just what its rule asks for. Look at where the {upstream} came "
     "from.",
-    "spot.right-rule": "What {reader} sends to {source} follows its rule. Go from right to left and "
+    "spot.right-rule": "What {reader} sends to {source} follows its rule. Go back from the output and "
     "check each product.",
     "spot.name": "What arrived and what was sent are both on the wire. Which product gives the number that was sent?",
 }
@@ -231,7 +232,7 @@ NEUTRAL: Final[dict[str, str]] = {
     "local": "Move only {source}, a little. How many times as fast does {node} move?",
     "send": "Which two numbers meet at the lit port?",
     "gather": "How many gradients come back to {node}? What is each of them?",
-    "leaf": "Go from right to left: which factor stands at each port on the way to {node}?",
+    "leaf": "Go back from the output: which factor stands at each port on the way to {node}?",
     "nudge": "How fast does {output} follow {source}, and how far does {source} move?",
     "paths": "Which factors stand on the wires, one after the other?",
     "count": "At which values does the way fork?",
@@ -242,7 +243,7 @@ NEUTRAL: Final[dict[str, str]] = {
 """The neutral hint of each kind, where no mistake matches."""
 
 PROMPTS: Final[dict[str, str]] = {
-    "value": "{node} fires. Which value does it send to the right?",
+    "value": "{node} fires. Which value does it send forward?",
     "local": "What is the local derivative of {node} on the wire from {source}?",
     "send": "{node} fires. How much gradient does it send along the wire to {source}?",
     "gather": "What gradient lands at {node}?",
@@ -328,8 +329,8 @@ WORDS: Final[dict[str, str]] = {
     "hint.router": "Move one input a little. Does the output follow?",
     "hint.structure": "A splitter makes two wires of one, and a node drives one wire.",
     "hint.claim": "Try the sentence on the circuit that is drawn: forward, then backward.",
-    "hint.spot": "Go from right to left. Which is the first number you cannot explain?",
-    "hint.debug": "Go from left to right. Which node takes in ordinary numbers and gives out none?",
+    "hint.spot": "Go back from the output. Which is the first number you cannot explain?",
+    "hint.debug": "Go forward from the leaves. Which node takes in ordinary numbers and gives out none?",
     "given.arrives": "{upstream} arrives at {node}",
     "step.value": "{node} = {value}",
     "step.local": "the local derivative of {node} for {source} is {local}",
@@ -405,6 +406,10 @@ NAMELESS: Final = frozenset({"neutral", "near", "unreadable", "only-here", "righ
 """Keys of verdicts that are no mistakes with a name."""
 
 
+UNNAMED: Final[dict[str, str]] = {"neutral": "other", "unreadable": "not readable"}
+"""What wrong answers are called in tables that show no mistake, by key."""
+
+
 def name_met_mistake(key: str, kind: str) -> str:
     """Return what a mistake is called wherever it is listed; empty if it has no name.
 
@@ -423,4 +428,4 @@ def name_mistake(key: str, kind: str = "") -> str:
     >>> name_mistake("branch-first"), name_mistake("neutral")
     ('one branch only', 'other')
     """
-    return name_met_mistake(key, kind) or {"neutral": "other", "unreadable": "no answer"}.get(key, key)
+    return name_met_mistake(key, kind) or UNNAMED.get(key, key)

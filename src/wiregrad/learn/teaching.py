@@ -46,7 +46,7 @@ from wiregrad.learn.lessons import (
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import KINDS, QuestionSource, check_kinds, draw_question, judge_answer
 from wiregrad.learn.quiz_run import check_seed, show_number
-from wiregrad.learn.sentences import name_mistake
+from wiregrad.learn.sentences import UNNAMED, name_mistake
 
 SCHEMA: Final = 1
 """Version of the files: question sets, answers and results."""
@@ -603,12 +603,13 @@ class Gradebook(Report):
             met |= {name: met.get(name, CLEARED) for name in row.cleared} | dict.fromkeys(row.mistakes, OPEN)
             own["lessons"] = list(row.lessons) or own["lessons"]
             if not row.lessons:
-                own["sets"][row.title] = [row.right, row.count]
+                own["sets"].setdefault(row.title, []).append([row.right, row.count])
             if row.is_doubtful:
                 own["doubts"].append(f"{Path(row.file).name} {_explain_doubt(row)}")
         signed = sum(row.state == SIGNED for row in self.rows)
         facts = {"files": len(self.rows), "signed": signed, "played": sum(row.state == PLAYED for row in self.rows)}
-        return {"lessons": list(self.lessons), "rows": list(rows.values()), **facts}
+        unnamed = list(UNNAMED.values())
+        return {"lessons": list(self.lessons), "unnamed": unnamed, "rows": list(rows.values()), **facts}
 
 
 def _explain_doubt(row: GradebookRow) -> str:

@@ -9,14 +9,16 @@ export interface ClassRow {
   doubts: string[];
   /** "done", "begun" or "new"; empty for who handed in no progress. */
   lessons: string[];
-  /** Right answers and questions of each graded set. */
-  sets: Record<string, [right: number, count: number]>;
+  /** Right answers and questions of each graded set, once for each file that was handed in. */
+  sets: Record<string, [right: number, count: number][]>;
   mistakes: Record<string, MistakeState>;
 }
 
 export interface ClassBook {
   title: string;
   lessons: string[];
+  /** What wrong answers are called that show no mistake. */
+  unnamed: string[];
   rows: ClassRow[];
   files: number;
   signed: number;
@@ -33,6 +35,11 @@ function mistakesOf(rows: readonly ClassRow[]): string[] {
 
 function countOf(rows: readonly ClassRow[], name: string, state?: MistakeState): number {
   return rows.filter(({ mistakes }) => (state ? mistakes[name] === state : name in mistakes)).length;
+}
+
+/** The results of a learner in a set: all of them where it was handed in more than once. */
+function scoresOf({ sets }: ClassRow, set: string): string {
+  return (sets[set] ?? []).map(([right, count]) => `${right} of ${count}`).join(", ");
 }
 
 /** The page of a class. */
@@ -68,7 +75,7 @@ export function ClassTable({ book }: { book: ClassBook }) {
               <tr key={row.learner}>
                 <th scope="row">{row.learner}{row.doubts.length > 0 && <span class="doubt" title={row.doubts.join("; ")}><span aria-hidden="true">!</span><span class="aloud"> changed or not signed</span></span>}</th>
                 {lessons.map((lesson, k) => <LessonCell key={lesson} state={row.lessons[k] ?? "new"} />)}
-                {sets.map((set) => <td key={set} class="num">{row.sets[set] ? `${row.sets[set]![0]} of ${row.sets[set]![1]}` : ""}</td>)}
+                {sets.map((set) => <td key={set} class="num">{scoresOf(row, set)}</td>)}
                 {names.map((name) => <MistakeCell key={name} state={row.mistakes[name]} />)}
               </tr>
             ))}
@@ -89,12 +96,12 @@ export function ClassTable({ book }: { book: ClassBook }) {
         {doubts.length > 0 && <li><span class="doubt">!</span> changed, or not signed</li>}
       </ul>
       {doubts.length > 0 && <ul class="doubts">{doubts.map((doubt) => <li key={doubt}>{doubt}</li>)}</ul>}
-      <Advice rows={rows} names={names} lessons={lessons} />
+      <Advice rows={rows} names={names.filter((name) => !book.unnamed.includes(name))} lessons={lessons} />
     </main>
   );
 }
 
-/** What most of those who met it still do, and how far half of the class is. */
+/** The mistake that most learners have open, and how far half of the class is. */
 function Advice({ rows, names, lessons }: { rows: readonly ClassRow[]; names: readonly string[]; lessons: readonly string[] }) {
   const [first] = names;
   const open = first === undefined ? 0 : countOf(rows, first, "open");
@@ -104,7 +111,7 @@ function Advice({ rows, names, lessons }: { rows: readonly ClassRow[]; names: re
   return (
     <p class="advice">
       <b>Before the next hour: </b>
-      {open > 0 && <>{`${open} of the ${countOf(rows, first!)} who met `}<span class="open">{first}</span>{` still ${open === 1 ? "does" : "do"} it. `}</>}
+      {open > 0 && <>{`${open} of ${rows.length} learners ${open === 1 ? "makes" : "make"} this mistake: `}<span class="open">{first}</span>. </>}
       {lessons.length > 0 && `Half the class has finished ${half} ${half === 1 ? "lesson" : "lessons"} or more.`}
     </p>
   );
@@ -140,7 +147,7 @@ export function csvOf({ rows }: ClassBook, lessons: readonly string[], sets: rea
     ...rows.map((row) => [
       row.learner,
       ...lessons.map((_, k) => LESSON_WORDS[row.lessons[k] ?? "new"] ?? ""),
-      ...sets.map((set) => (row.sets[set] ? `${row.sets[set]![0]} of ${row.sets[set]![1]}` : "")),
+      ...sets.map((set) => scoresOf(row, set)),
       ...names.map((name) => row.mistakes[name] ?? ""),
       row.doubts.join("; "),
     ]),

@@ -77,7 +77,7 @@ export const TEXTS: Readonly<Record<string, string>> = {
   "leaf.forward-for-local": "Your number multiplies by the values of nodes. On the way back each factor is the local derivative of a wire.",
   "local.forward-for-local": "{value} is the value of {node}. The local derivative says how fast {node} changes when only {source} does.",
   "paths.forward-for-local": "Your number multiplies the values on the path. Each wire has a factor of its own: its local derivative.",
-  "upstream-only": "{upstream} came in from the right. On its way to {source} it meets one more factor, at the port.",
+  "upstream-only": "{upstream} came back from the output. On its way to {source} it meets one more factor, at the port.",
   "gather.upstream-only": "Your number adds what arrived at the readers of {node}. Each part meets one more factor on its way back, at the port.",
   "leaf.upstream-only": "Your number leaves out local derivatives. On its way to {node} the gradient meets one factor at each port.",
   "local.upstream-only": "{upstream} is the gradient that arrives at {node}. The local derivative needs no gradient: only what goes into {node}.",
@@ -100,7 +100,7 @@ export const TEXTS: Readonly<Record<string, string>> = {
   "branch-mean": "Your number is the mean of what comes back. Nothing is shared out here: across paths add.",
   "recursing": "Your number sends a gradient on before all of its parts were there. A node waits for all its readers, then sends once.",
   "twice": "Your number is double. Was the old gradient cleared before this pass?",
-  "value-for-gradient": "{own} is the value that {source} carries forward. The gradient is another number: what comes back from the right.",
+  "value-for-gradient": "{own} is the value that {source} carries forward. The gradient is another number: what comes back from the output.",
   "nudge.value-for-gradient": "Your number is the nudge times the value of {source}. How fast {output} follows is said by the gradient.",
   "local.value-for-gradient": "{own} is the value of {source}. The local derivative says how fast {node} changes when only {source} does.",
   "sent-for-local": "Your number holds what arrives too. The local derivative belongs to the node alone; the upstream comes later.",
@@ -161,7 +161,7 @@ export const TEXTS: Readonly<Record<string, string>> = {
   "leaf-missing": "{node} stands in the formula, but not in the drawing.",
   "output-missing": "No wire is marked as the output. Mark the one that carries {output}.",
   "output-twice": "A circuit has one output wire, the one that carries {output}.",
-  "cycle": "From {node} the wires lead back to {node}. Values flow from left to right, never back.",
+  "cycle": "From {node} the wires lead back to {node}. Values flow forward, never back.",
   "open-input": "{node} has an input that no wire reaches. Which value belongs there?",
   "draw.splitter-without-need": "One branch of the {node} leads nowhere. A value with one reader needs no splitter.",
   "loose-end": "Nothing reads {node}. Every value leads on to the output.",
@@ -172,7 +172,7 @@ export const TEXTS: Readonly<Record<string, string>> = {
   "output-early": "Your output carries {reading}. What does the formula do next?",
   "computed-twice": "{reading} is computed by two boxes. Compute it once and copy it with a splitter.",
   "spot.inherits": "{sent} is {upstream} × {local_}, just what its rule asks for. Look at where the {upstream} came from.",
-  "spot.right-rule": "What {reader} sends to {source} follows its rule. Go from right to left and check each product.",
+  "spot.right-rule": "What {reader} sends to {source} follows its rule. Go back from the output and check each product.",
   "spot.name": "What arrived and what was sent are both on the wire. Which product gives the number that was sent?"
 };
 
@@ -181,7 +181,7 @@ export const NEUTRAL: Readonly<Record<string, string>> = {
   "local": "Move only {source}, a little. How many times as fast does {node} move?",
   "send": "Which two numbers meet at the lit port?",
   "gather": "How many gradients come back to {node}? What is each of them?",
-  "leaf": "Go from right to left: which factor stands at each port on the way to {node}?",
+  "leaf": "Go back from the output: which factor stands at each port on the way to {node}?",
   "nudge": "How fast does {output} follow {source}, and how far does {source} move?",
   "paths": "Which factors stand on the wires, one after the other?",
   "count": "At which values does the way fork?",
@@ -191,7 +191,7 @@ export const NEUTRAL: Readonly<Record<string, string>> = {
 };
 
 export const PROMPTS: Readonly<Record<string, string>> = {
-  "value": "{node} fires. Which value does it send to the right?",
+  "value": "{node} fires. Which value does it send forward?",
   "local": "What is the local derivative of {node} on the wire from {source}?",
   "send": "{node} fires. How much gradient does it send along the wire to {source}?",
   "gather": "What gradient lands at {node}?",
@@ -275,8 +275,8 @@ export const WORDS: Readonly<Record<string, string>> = {
   "hint.router": "Move one input a little. Does the output follow?",
   "hint.structure": "A splitter makes two wires of one, and a node drives one wire.",
   "hint.claim": "Try the sentence on the circuit that is drawn: forward, then backward.",
-  "hint.spot": "Go from right to left. Which is the first number you cannot explain?",
-  "hint.debug": "Go from left to right. Which node takes in ordinary numbers and gives out none?",
+  "hint.spot": "Go back from the output. Which is the first number you cannot explain?",
+  "hint.debug": "Go forward from the leaves. Which node takes in ordinary numbers and gives out none?",
   "given.arrives": "{upstream} arrives at {node}",
   "step.value": "{node} = {value}",
   "step.local": "the local derivative of {node} for {source} is {local}",

@@ -92,7 +92,7 @@ export function progress(state: Session): { phase: Phase; step: number; of: numb
 export function announcement(state: Session): string {
   const { phase, step, of, words, stages, inner } = tell(state);
   const text = sentence(words);
-  if (phase === "idle") return `At the start, ${of} steps to go. ${text}${text.endsWith("?") ? "" : "."}`;
+  if (phase === "idle") return `At the start, ${of} ${of === 1 ? "step" : "steps"} to go. ${text}${text.endsWith("?") ? "" : "."}`;
   const name = phase === "done" ? "backward, the last" : phase;
   const sends = stages.length === 1 && stages[0]!.kind === "send";
   const who = sends ? `${called(state.circuit, stages[0]!.node)}: ` : "";
