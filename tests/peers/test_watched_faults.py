@@ -139,6 +139,53 @@ def reset_before_step() -> Any:
     return train(model, sgd(model), order="backward zero step")
 
 
+def train_a_maker(cut: Callable[[Any], Any], *, resets_late: bool = False) -> Any:
+    """Train two networks against each other, with something between the maker and the loss."""
+    maker, critic = make_model(5), make_model()
+    of_maker, of_critic = (torch.optim.Adam(model.parameters(), 1e-3) for model in (maker, critic))
+    judge = F.binary_cross_entropy_with_logits
+    with wg.watch(nn.ModuleDict({"maker": maker, "critic": critic})) as seen:
+        for x, _ in list_batches(6):
+            made = maker(torch.randn(16, 5))
+            of_critic.zero_grad()
+            (judge(critic(x), torch.ones(16, 1)) + judge(critic(made.detach()), torch.zeros(16, 1))).backward()
+            of_critic.step()
+            if not resets_late:
+                of_maker.zero_grad()
+            judge(critic(cut(made)), torch.ones(16, 1)).backward()
+            if resets_late:
+                of_maker.zero_grad()
+            of_maker.step()
+    return seen
+
+
+@faulty("Adam.step() had no gradient", "sent nothing to its parameters, or only 0; ask seen.explain('maker.0.weight')")
+def maker_that_is_detached() -> Any:
+    return train_a_maker(lambda made: made.detach())
+
+
+@faulty("Adam.step() had no gradient", "sent nothing to its parameters, or only 0; ask seen.explain('maker.0.weight')")
+def maker_behind_a_dead_rectifier() -> Any:
+    return train_a_maker(lambda made: torch.relu(made - 1e3))
+
+
+@faulty("Adam.step() had no gradient", "after zero_grad() had removed")
+def maker_that_is_reset_before_its_step() -> Any:
+    return train_a_maker(lambda made: made, resets_late=True)
+
+
+@faulty("SGD.step() had no gradient", "after zero_grad() had removed")
+def reset_before_step_of_a_model_without_names() -> Any:
+    model = make_model()
+    optimizer = sgd(model)
+    with wg.watch() as seen:
+        for x, y in list_batches(5):
+            F.mse_loss(model(x), y).backward()
+            optimizer.zero_grad()
+            optimizer.step()
+    return seen
+
+
 @faulty("the loss is mse_loss times a negative number")
 def wrong_sign_of_the_loss() -> Any:
     model = make_model()

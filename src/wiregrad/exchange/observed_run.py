@@ -239,7 +239,8 @@ class ObservedUpdate:
     """The storages that it wrote, with their versions before."""
     groups: tuple[UpdatedGroup, ...] = ()
     idle: str = ""
-    """Why it had no gradient: `early` before the backward pass of the loss, `reset` after one; empty if it had one."""
+    """Why it had no gradient: `early` before the backward pass of the loss, `missed` after one that sent its parameters
+    nothing but 0, `reset` after another one; empty if it had one."""
 
 
 @dataclass
