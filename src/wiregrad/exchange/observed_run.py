@@ -1440,7 +1440,14 @@ class RunDrawing:
         labels = {free("loss" if len(roots) == 1 else f"loss[{k}]"): root for k, root in enumerate(roots)}
         ports = {label: Port(self._builder, self._nodes[root]) for label, root in labels.items()}
         circuit = self._builder.build(name="observed", labels=ports)
-        return RUN_MAKERS[0](circuit, self.values, self.flows, self.sent)
+        run = RUN_MAKERS[0](circuit, self.values, self.flows, self.sent)
+        inputs = set(circuit.input_indices())
+        run.unwanted = frozenset(
+            node
+            for number, node in self._nodes.items()
+            if node in inputs and self.flows[node] is None and not self.run.tensors[number].requires_grad
+        )
+        return run
 
     def _sources_of(self, number: int) -> tuple[int, ...]:
         """Return the tensors that the node of a tensor reads; memory that nothing was written to has no numbers."""
