@@ -15,6 +15,7 @@ F = torch.nn.functional
 
 Program = Callable[[], Any]
 TRAINING_KINDS = {"settings", "direction", "overshoots", "idle", "left out", "lost", "mode", "sign", "twice"}
+ACCUSATIONS = {*TRAINING_KINDS, "unused", "cut", "explodes"}
 FAULTS: dict[str, tuple[Program, tuple[str, ...]]] = {}
 HEALTHY: dict[str, Program] = {}
 
@@ -331,6 +332,23 @@ def validation_between_steps() -> Iterator[Any]:
 
 
 @healthy
+def gradient_penalty() -> Iterator[Any]:
+    critic = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(critic.parameters(), 1e-3)
+    with wg.watch(critic) as seen:
+        for _ in range(4):
+            optimizer.zero_grad()
+            false = 0.5 * torch.randn(64, 5)
+            share = torch.rand(64, 1)
+            between = (share * X + (1.0 - share) * false).requires_grad_()
+            (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
+            penalty = (slope.norm(dim=1) - 1.0).square().mean()
+            (critic(false).mean() - critic(X).mean() + 10.0 * penalty).backward()
+            optimizer.step()
+            yield seen
+
+
+@healthy
 def two_networks_against_each_other() -> Iterator[Any]:
     maker, critic = make_model(5), make_model()
     of_maker, of_critic = (torch.optim.Adam(model.parameters(), 1e-3) for model in (maker, critic))
@@ -457,7 +475,7 @@ def test_a_healthy_training_is_not_accused(name: str) -> None:
     for seen in HEALTHY[name]():
         answer = seen.blame()
         said.update([*map(str, answer.origins), *answer.notes])
-        said.update(str(each) for each in seen.flow().findings if each.kind in {*TRAINING_KINDS, "unused", "cut"})
+        said.update(str(each) for each in seen.flow().findings if each.kind in ACCUSATIONS)
 
     assert said == set()
 
