@@ -110,3 +110,52 @@ def test_the_first_op_that_differs_in_wiregrad_is_named(model: Any) -> None:
 
     assert seen.circuit[found.one].place.line == line_of(Net.forward, "self.norm(h)")
     assert other.circuit[found.two].place.line == line_of(run_with_wiregrad, "** power")
+
+
+@pytest.fixture(scope="module")
+def single() -> tuple[Any, Params, Any]:
+    """The PyTorch model in float32, its parameters and its input."""
+    torch.manual_seed(0)
+    net = Net()
+    params = {name.replace(".", "_"): value.detach().numpy() for name, value in net.named_parameters()}
+    return net, params, torch.randn(5, 4)
+
+
+@pytest.mark.parametrize("wants_gradient", [False, True])
+def test_watched_models_differ_by_no_more_than_rounding(single: Any, wants_gradient: bool) -> None:
+    net, params, x = single
+    x = x.clone().requires_grad_(wants_gradient)
+    with wg.watch(net) as seen:
+        net(x).backward()
+    jax_seen = wg.watch(run_with_jax, params, x.detach().numpy())
+    found = wg.diff(seen, jax_seen)
+
+    assert not found or "which rounding explains: allow it by rtol=0.0001" in str(found)
+    assert not wg.diff(seen, jax_seen, rtol=1e-4, atol=1e-6)
+    assert ("the gradient of x is not compared" in str(wg.diff(seen, jax_seen, rtol=1e-4))) != wants_gradient
+
+
+@pytest.mark.parametrize("rtol", [0.0, 1e-5, 1e-3])
+@pytest.mark.parametrize(
+    ("change", "torch_line", "jax_line"),
+    [
+        ({"epsilon": 1e-2}, "self.norm(h)", "centred = "),
+        ({"approximate": True}, "gelu(h)", "jax.nn.gelu"),
+        ({"scale": 1.001}, "self.last(h)", "scale * ("),
+    ],
+)
+def test_the_first_op_that_differs_in_float32_is_named(
+    single: Any, rtol: float, change: Any, torch_line: str, jax_line: str
+) -> None:
+    net, params, x = single
+    x = x.clone().requires_grad_()
+    with wg.watch(net) as seen:
+        net(x).backward()
+    other = wg.watch(lambda p, x: run_with_jax(p, x, **change), params, x.detach().numpy())
+    found = wg.diff(seen, other, rtol=rtol)
+
+    if found:
+        lines = [line_of(Net.forward, torch_line), line_of(run_with_jax, jax_line)]
+        assert [f".py:{line})" in str(found) for line in lines] == [True, True]
+    else:
+        assert rtol == 1e-3

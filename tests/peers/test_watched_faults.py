@@ -15,6 +15,7 @@ F = torch.nn.functional
 
 Program = Callable[[], Any]
 TRAINING_KINDS = {"settings", "direction", "overshoots", "idle", "left out", "lost", "mode", "sign", "twice"}
+ACCUSATIONS = {*TRAINING_KINDS, "unused", "cut", "explodes"}
 FAULTS: dict[str, tuple[Program, tuple[str, ...]]] = {}
 HEALTHY: dict[str, Program] = {}
 
@@ -137,6 +138,53 @@ def step_before_backward() -> Any:
 def reset_before_step() -> Any:
     model = make_model()
     return train(model, sgd(model), order="backward zero step")
+
+
+def train_a_maker(cut: Callable[[Any], Any], *, resets_late: bool = False) -> Any:
+    """Train two networks against each other, with something between the maker and the loss."""
+    maker, critic = make_model(5), make_model()
+    of_maker, of_critic = (torch.optim.Adam(model.parameters(), 1e-3) for model in (maker, critic))
+    judge = F.binary_cross_entropy_with_logits
+    with wg.watch(nn.ModuleDict({"maker": maker, "critic": critic})) as seen:
+        for x, _ in list_batches(6):
+            made = maker(torch.randn(16, 5))
+            of_critic.zero_grad()
+            (judge(critic(x), torch.ones(16, 1)) + judge(critic(made.detach()), torch.zeros(16, 1))).backward()
+            of_critic.step()
+            if not resets_late:
+                of_maker.zero_grad()
+            judge(critic(cut(made)), torch.ones(16, 1)).backward()
+            if resets_late:
+                of_maker.zero_grad()
+            of_maker.step()
+    return seen
+
+
+@faulty("Adam.step() had no gradient", "sent nothing to its parameters, or only 0; ask seen.explain('maker.0.weight')")
+def maker_that_is_detached() -> Any:
+    return train_a_maker(lambda made: made.detach())
+
+
+@faulty("Adam.step() had no gradient", "sent nothing to its parameters, or only 0; ask seen.explain('maker.0.weight')")
+def maker_behind_a_dead_rectifier() -> Any:
+    return train_a_maker(lambda made: torch.relu(made - 1e3))
+
+
+@faulty("Adam.step() had no gradient", "after zero_grad() had removed")
+def maker_that_is_reset_before_its_step() -> Any:
+    return train_a_maker(lambda made: made, resets_late=True)
+
+
+@faulty("SGD.step() had no gradient", "after zero_grad() had removed")
+def reset_before_step_of_a_model_without_names() -> Any:
+    model = make_model()
+    optimizer = sgd(model)
+    with wg.watch() as seen:
+        for x, y in list_batches(5):
+            F.mse_loss(model(x), y).backward()
+            optimizer.zero_grad()
+            optimizer.step()
+    return seen
 
 
 @faulty("the loss is mse_loss times a negative number")
@@ -284,6 +332,23 @@ def validation_between_steps() -> Iterator[Any]:
 
 
 @healthy
+def gradient_penalty() -> Iterator[Any]:
+    critic = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(critic.parameters(), 1e-3)
+    with wg.watch(critic) as seen:
+        for _ in range(4):
+            optimizer.zero_grad()
+            false = 0.5 * torch.randn(64, 5)
+            share = torch.rand(64, 1)
+            between = (share * X + (1.0 - share) * false).requires_grad_()
+            (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
+            penalty = (slope.norm(dim=1) - 1.0).square().mean()
+            (critic(false).mean() - critic(X).mean() + 10.0 * penalty).backward()
+            optimizer.step()
+            yield seen
+
+
+@healthy
 def two_networks_against_each_other() -> Iterator[Any]:
     maker, critic = make_model(5), make_model()
     of_maker, of_critic = (torch.optim.Adam(model.parameters(), 1e-3) for model in (maker, critic))
@@ -410,7 +475,7 @@ def test_a_healthy_training_is_not_accused(name: str) -> None:
     for seen in HEALTHY[name]():
         answer = seen.blame()
         said.update([*map(str, answer.origins), *answer.notes])
-        said.update(str(each) for each in seen.flow().findings if each.kind in {*TRAINING_KINDS, "unused", "cut"})
+        said.update(str(each) for each in seen.flow().findings if each.kind in ACCUSATIONS)
 
     assert said == set()
 

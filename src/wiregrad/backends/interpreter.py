@@ -118,13 +118,15 @@ class RunNode:
 class RunRecord:
     """Values, gradients, local derivatives and products of one forward and backward pass."""
 
-    __slots__ = ("_readers", "circuit", "flows", "sent", "values")
+    __slots__ = ("_readers", "circuit", "flows", "sent", "unwanted", "values")
 
     def __init__(self, circuit: CircuitGraph, values: Sequence[Any], flows: Sequence[Any], sent: Sequence[Any]) -> None:
         self.circuit = circuit
         self.values = values
         self.flows = flows
         self.sent = sent
+        self.unwanted: frozenset[int] = frozenset()
+        """The inputs whose gradients a framework was not asked for."""
         self._readers: list[list[tuple[int, int]]] | None = None
 
     @property

@@ -239,7 +239,8 @@ class ObservedUpdate:
     """The storages that it wrote, with their versions before."""
     groups: tuple[UpdatedGroup, ...] = ()
     idle: str = ""
-    """Why it had no gradient: `early` before the backward pass of the loss, `reset` after one; empty if it had one."""
+    """Why it had no gradient: `early` before the backward pass of the loss, `missed` after one that sent its parameters
+    nothing but 0, `reset` after another one; empty if it had one."""
 
 
 @dataclass
@@ -909,13 +910,53 @@ class ObservedFaults:
         """Yield the ops that first sent something that is not finite; with `harmless`, those that spoil nothing."""
         spread = self._spread
         groups: dict[tuple[str, Place | None], list[int]] = {}
+        origins: dict[tuple[str, Place | None], OpFinding] = {}
         for bit, fault in enumerate(spread.faults):
-            if spread.is_harmless(bit) == harmless:
-                op = self.run.ops[fault.gradient.op]
-                groups.setdefault((op.title, op.place), []).append(bit)
-        for bits in groups.values():
+            if spread.is_harmless(bit) != harmless:
+                continue
+            op = self.run.ops[fault.gradient.op]
+            origin = self._find_nan_behind(fault)
+            key = (op.title, op.place) if origin is None else (origin.op, origin.place)
+            groups.setdefault(key, []).append(bit)
+            if origin is not None:
+                origins.setdefault(key, origin)
+        for key, bits in groups.items():
             names = tuple(dict.fromkeys(name for bit in bits for name in spread.spoils.get(bit, ())))
-            yield self._describe_gradient(spread.faults[bits[0]], names)
+            if key in origins:
+                yield replace(origins[key], spoils=names)
+            else:
+                yield self._describe_gradient(spread.faults[bits[0]], names)
+
+    def _find_nan_behind(self, fault: GradientFault) -> OpFinding | None:
+        """Return where the NaN comes from that an op read and that made what it sent NaN; None if it read none.
+
+        The loss need not read it: a row of NaN that is left out is 0 times NaN in the backward pass of a product.
+        """
+        op = self.run.ops[fault.gradient.op]
+        sent = fault.gradient.sent[fault.slot] if fault.slot < len(fault.gradient.sent) else None
+        if fault.is_sum or fault.gradient.function is not None or not find_nonfinite(self.run, sent)[0]:
+            return None
+        tensor = next((number for number in op.inputs if self._has_nan_where_sent(op, number, sent)), None)
+        if tensor is None:
+            return None
+        origin = self._trace_value(tensor)
+        origin = origin._replace(reader=op.index if origin.reader is None else origin.reader)
+        found = self._describe_origin(origin, "")
+        behind = f"the loss does not depend on it, but the backward pass of {op.title} does"
+        return replace(found, said=f"{found.said}; {behind}")
+
+    def _has_nan_where_sent(self, op: ObservedOp, tensor: int, sent: HeldValue | None) -> bool:
+        """Return whether an op read NaN; if it works by element, at all elements of which it sent NaN."""
+        if not self.is_broken(tensor)[0]:
+            return False
+        value = self.run.read_value(tensor)
+        gradient = self.run.read_held(sent)
+        shapes = {self.run.tensors[number].shape for number in (*op.inputs, *op.outputs)}
+        if value is None or gradient is None or gradient.shape != value.shape:
+            return True
+        if len(shapes) > 1 or op.title in WHOLE_OPS:
+            return True
+        return bool(np.isnan(value[np.isnan(gradient)]).all())
 
     @cached_property
     def _spread(self) -> FaultSpread:
@@ -1439,7 +1480,14 @@ class RunDrawing:
         labels = {free("loss" if len(roots) == 1 else f"loss[{k}]"): root for k, root in enumerate(roots)}
         ports = {label: Port(self._builder, self._nodes[root]) for label, root in labels.items()}
         circuit = self._builder.build(name="observed", labels=ports)
-        return RUN_MAKERS[0](circuit, self.values, self.flows, self.sent)
+        run = RUN_MAKERS[0](circuit, self.values, self.flows, self.sent)
+        inputs = set(circuit.input_indices())
+        run.unwanted = frozenset(
+            node
+            for number, node in self._nodes.items()
+            if node in inputs and self.flows[node] is None and not self.run.tensors[number].requires_grad
+        )
+        return run
 
     def _sources_of(self, number: int) -> tuple[int, ...]:
         """Return the tensors that the node of a tensor reads; memory that nothing was written to has no numbers."""

@@ -284,11 +284,14 @@ class TrainingFaults:
         if update is None or not update.idle or not had_gradient:
             return
         place = None if update.site is None else update.site.place
+        names = [name for group in update.groups for name in group.names]
+        ask = f"; ask seen.explain({names[0]!r}) why" if names else ""
         why = {
-            "early": "before the backward pass of its loss: call loss.backward() first",
-            "reset": "after zero_grad() had removed the gradients: call zero_grad() before loss.backward()",
+            "early": "it ran before the backward pass of its loss: call loss.backward() first",
+            "missed": f"the backward pass sent nothing to its parameters, or only 0{ask}",
+            "reset": "it ran after zero_grad() had removed the gradients: call zero_grad() before loss.backward()",
         }[update.idle]
-        said = f"{update.optimizer}.step() had no gradient and changed nothing, because it ran {why}"
+        said = f"{update.optimizer}.step() had no gradient and changed nothing, because {why}"
         yield TrainingFault("idle", update.optimizer, said, place)
 
     def _find_left_out(self) -> Iterator[TrainingFault]:

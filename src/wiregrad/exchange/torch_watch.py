@@ -46,6 +46,7 @@ from wiregrad.exchange.observed_run import (
     UpdatedGroup,
     blame_run,
     identify_tensor,
+    is_zero,
     join_linked_steps,
     reads_graph_of_before,
 )
@@ -1085,7 +1086,9 @@ class TorchWatch:
             # A closure computes the gradients when the step has begun.
             if not any(map(callable, (*args, *kwargs.values()))) and has_no_gradient(optimizer):
                 waits = not run.backwards and any(run.tensors[k].requires_grad for op in run.ops for k in op.outputs)
-                idle = "early" if waits else "reset"
+                own = {name for group in groups for name in group.names}
+                missed = "missed" if misses_parameters(run, self.steps, own) else "reset"
+                idle = "early" if waits else missed
             self._update = ObservedUpdate(type(optimizer).__name__, site, len(run.ops), groups=groups, idle=idle)
             run.updates.append(self._update)
             self._updated.update(name for group in groups for name in group.names)
@@ -1249,6 +1252,23 @@ class TorchWatch:
 def is_number(value: Any) -> bool:
     """Return whether a setting is a number, or a tensor of one."""
     return isinstance(value, bool | int | float) or (isinstance(value, torch.Tensor) and value.numel() == 1)
+
+
+def misses_parameters(run: ObservedRun, steps: Iterable[ObservedRun], names: Collection[str]) -> bool:
+    """Return whether the backward passes of a step sent nothing but 0 to these parameters.
+
+    What they sent through the graph of a step before is recorded there.
+    """
+    passes = {gradient.backward for gradient in run.gradients}
+    sent = [
+        (step, held)
+        for step in steps
+        for gradient in step.gradients
+        for held, target in zip(gradient.sent, gradient.targets, strict=False)
+        if gradient.backward in passes and target is not None and step.tensors[target].name in names
+    ]
+    with torch._C._DisableTorchDispatch():
+        return bool(passes) and all(held is None or is_zero(step, held) for step, held in sent)
 
 
 def has_no_gradient(optimizer: Any) -> bool:

@@ -486,6 +486,12 @@ class _Tolerance(NamedTuple):
 
     rtol: float
     atol: float
+    rounding: float = 0.0
+    """How many last digits of the largest number of an array they may differ by besides."""
+
+    def with_rounding(self) -> _Tolerance:
+        """Return the tolerances of numbers that other ops computed in another order."""
+        return self._replace(rounding=MAX_ROUNDING)
 
     def find_gap(self, one: ArrayLike, two: ArrayLike) -> _LargestGap | None:
         """Return the largest difference beyond the tolerances; None if the two are equal."""
@@ -499,7 +505,8 @@ class _Tolerance(NamedTuple):
             b = b.astype(wide)
             same = (a == b) | (np.isnan(a) & np.isnan(b))
             off = np.where(same, 0.0, np.abs(a - b))
-            close = same | (np.isfinite(off) & (off <= self.atol + self.rtol * np.abs(b)))
+            bound = self.atol + self.rtol * np.abs(b) + self._measure_rounding(one, two)
+            close = same | (np.isfinite(off) & (off <= bound))
         if close.all():
             return None
         off = np.where(close, -1.0, np.where(np.isnan(off), np.inf, off))
@@ -507,6 +514,19 @@ class _Tolerance(NamedTuple):
         return _LargestGap(
             k, (to_python_number(np.asarray(one)[k]), to_python_number(np.asarray(two)[k])), float(off[k])
         )
+
+    def _measure_rounding(self, one: ArrayLike, two: ArrayLike) -> float:
+        """Return by how much rounding may move the numbers of two arrays."""
+        floats = [array for array in map(np.asarray, (one, two)) if array.dtype.kind in "fc" and array.size]
+        if not self.rounding or len(floats) < 2:
+            return 0.0
+        digit = max(float(np.finfo(array.dtype).eps) for array in floats)
+        largest = max(float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array))) for array in floats)
+        return self.rounding * digit * largest
+
+
+MAX_ROUNDING = 64.0
+"""How many last digits rounding may take in a program of usual length."""
 
 
 class _NodePair(NamedTuple):
@@ -531,11 +551,35 @@ def _compare_runs(one: RunRecord, two: RunRecord, numbers: _Tolerance) -> Differ
     # Merging nodes changes the gradients of inner nodes: only those of inputs mean the same in both circuits.
     inputs = set(one.circuit.input_indices()), set(two.circuit.input_indices())
     ends = [pair for pair in pairs if pair.one in inputs[0] and pair.two in inputs[1]]
-    difference = _compare_numbers(one, two, pairs, ends, numbers)
+    wanted = [pair for pair in ends if pair.one not in one.unwanted and pair.two not in two.unwanted]
+    difference = _compare_numbers(one, two, pairs, wanted, numbers)
     if difference.kind == "value" and _is_output(one, difference.one):
         return replace(_compare_by_numbers(one, two, difference, numbers), structure=structure)
     first = f"the circuits differ ({structure.sentences[0]}); only what both name is compared"
-    return replace(difference, sentences=(first, *difference.sentences), structure=structure)
+    last = [_describe_unwanted(one, two, pair) for pair in ends if pair not in wanted]
+    if difference.kind == "gradient":
+        last += _describe_cause_of_gradients(one, two, difference)
+    return replace(difference, sentences=(first, *difference.sentences, *last), structure=structure)
+
+
+def _describe_cause_of_gradients(one: RunRecord, two: RunRecord, difference: Difference) -> list[str]:
+    """Say of gradients that differ although the outputs agree that rounding explains it, or where numbers differ."""
+    names = (difference.one, difference.two)
+    flows = [run.gradient(run.circuit.index(name)) for run, name in zip((one, two), names, strict=True) if name]
+    if len(flows) == 2 and _agree_but_for_rounding(*flows):
+        return [f"this is a difference {_allow_rounding(*flows)}"]
+    regions = _find_unmatched_regions(one, two, _Tolerance(0.0, 0.0))
+    if not all(regions):
+        return []
+    texts = _describe_first_nodes(one, two, [min(region) for region in regions])
+    return [f"within the tolerances, the numbers differ first at {texts[0]} in the first, {texts[1]} in the second"]
+
+
+def _describe_unwanted(one: RunRecord, two: RunRecord, pair: _NodePair) -> str:
+    """Say of an input that one of two runs has no gradient of it to compare."""
+    run, node, place = (one, pair.one, "first") if pair.one in one.unwanted else (two, pair.two, "second")
+    name = run.circuit.reference_to(node)
+    return f"the gradient of {name} is not compared: the {place} run was not asked for it (requires_grad=False)"
 
 
 def _is_output(run: RunRecord, reference: str | None) -> bool:
@@ -544,24 +588,22 @@ def _is_output(run: RunRecord, reference: str | None) -> bool:
 
 def _compare_by_numbers(one: RunRecord, two: RunRecord, difference: Difference, numbers: _Tolerance) -> Difference:
     """Return the first ops from which on the numbers of two runs differ; their outputs are known to differ."""
-    sorted_values = [[np.sort(np.ravel(value)) for value in run.values] for run in (one, two)]
-    nodes = [
-        _find_first_unmatched(run, _find_matched(own, other, numbers))
-        for run, own, other in zip((one, two), sorted_values, sorted_values[::-1], strict=True)
-    ]
-    texts = [
-        describe_node(run.circuit, node) + format_node_place(run.circuit, node)
-        for run, node in zip((one, two), nodes, strict=True)
-    ]
+    regions = _find_unmatched_regions(one, two, numbers)
+    outputs = [run.circuit.columns.outputs.tolist() for run in (one, two)]
+    nodes = [min(region or ends) for region, ends in zip(regions, outputs, strict=True)]
+    texts = _describe_first_nodes(one, two, nodes)
     first = "the circuits differ, so nodes are paired by their numbers"
-    outputs = f"the outputs are apart by {format_brief_number(difference.size, 3)}"
+    apart = f"the outputs are apart by {format_brief_number(difference.size, 3)}"
+    pairs = [(one.values[node], two.values[other]) for node, other in zip(*outputs, strict=False)]
+    if not all(regions) and all(_agree_but_for_rounding(*pair) for pair in pairs):
+        return replace(difference, sentences=(first, f"{apart}, {_allow_rounding(*pairs[0])}"))
     where = f"the numbers differ first at {texts[0]} in the first, {texts[1]} in the second"
     gap = numbers.find_gap(one.values[nodes[0]], two.values[nodes[1]])
     if gap is not None and not (np.ndim(gap.values[0]) or np.ndim(gap.values[1])):
         where += f": {_format_pair(*gap.values)}"
         difference = replace(difference, values=gap.values, index=gap.at, size=gap.size)
     names = [run.circuit.reference_to(node) for run, node in zip((one, two), nodes, strict=True)]
-    return replace(difference, one=names[0], two=names[1], sentences=(first, where, outputs))
+    return replace(difference, one=names[0], two=names[1], sentences=(first, where, apart))
 
 
 def _find_matched(own: Sequence[Any], other: Sequence[Any], numbers: _Tolerance) -> list[bool]:
@@ -572,11 +614,44 @@ def _find_matched(own: Sequence[Any], other: Sequence[Any], numbers: _Tolerance)
     return [any(numbers.find_gap(array, found) is None for found in by_size.get(array.size, ())) for array in own]
 
 
-def _find_first_unmatched(run: RunRecord, matched: Sequence[bool]) -> int:
-    """Return the first node without a match that reaches an output without one over such nodes alone."""
+def _find_unmatched_regions(one: RunRecord, two: RunRecord, numbers: _Tolerance) -> list[set[int]]:
+    """Return for two runs the ops whose numbers the other has not, and that reach an output over such ops alone.
+
+    Inside of programs that are written differently, what rounding explains is no difference.
+    """
+    sorted_values = [[np.sort(np.ravel(value)) for value in run.values] for run in (one, two)]
+    return [
+        _find_unmatched(run, _find_matched(own, other, numbers.with_rounding()))
+        for run, own, other in zip((one, two), sorted_values, sorted_values[::-1], strict=True)
+    ]
+
+
+def _describe_first_nodes(one: RunRecord, two: RunRecord, nodes: Sequence[int]) -> list[str]:
+    """Format a node of each run, with its place."""
+    return [
+        describe_node(run.circuit, node) + format_node_place(run.circuit, node)
+        for run, node in zip((one, two), nodes, strict=True)
+    ]
+
+
+def _agree_but_for_rounding(one: ArrayLike, two: ArrayLike) -> bool:
+    return _Tolerance(0.0, 0.0).with_rounding().find_gap(one, two) is None
+
+
+def _allow_rounding(one: ArrayLike, two: ArrayLike) -> str:
+    """Say that a difference is one of rounding, and with which tolerance it is none."""
+    digit = max(float(np.finfo(np.asarray(array).dtype).eps) for array in (one, two))
+    return f"which rounding explains: allow it by rtol={1e-9 if digit < 1e-10 else 1e-4:g}"
+
+
+def _find_unmatched(run: RunRecord, matched: Sequence[bool]) -> set[int]:
+    """Return the nodes without a match that reach an output over such nodes alone.
+
+    Empty if the outputs have all their numbers somewhere in the other run, and what they are computed from has too.
+    """
     sources = [row.sources for row in run.circuit.rows()]
-    front = [node for node in run.circuit.columns.outputs.tolist() if not matched[node]]
-    region = set(front)
+    front = run.circuit.columns.outputs.tolist()
+    region = {node for node in front if not matched[node]}
     while front:
         for source in sources[front.pop()]:
             if not matched[source] and source not in region:
@@ -587,8 +662,7 @@ def _find_first_unmatched(run: RunRecord, matched: Sequence[bool]) -> int:
     computing: set[int] = {
         node for node in region if node not in constants and not _moves_numbers(run, node, sources[node])
     }
-    # Outputs may differ although each has its numbers somewhere in the other run.
-    return int(min(computing or region or run.circuit.columns.outputs.tolist()))
+    return computing or region
 
 
 def _moves_numbers(run: RunRecord, node: int, sources: Sequence[int]) -> bool:

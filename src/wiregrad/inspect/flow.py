@@ -244,7 +244,7 @@ EXPLODED_RATIO = 1e3
 STEEP_RATIO = 10.0
 """A ratio between neighbouring layers from which the step is called steep."""
 WIDE_RATIO = 4.0
-"""How many times as many numbers a layer has over which a gradient was spread."""
+"""How many times as many, or as few, numbers a layer has over which a gradient was spread or summed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +329,8 @@ def find_trend(layers: Sequence[FlowLayer], *, all_of: bool) -> Iterator[FlowFin
     quiet = True
     for kind, (first, layer) in (("vanishes", fall), ("explodes", rise)):
         ratio = safe_quotient(nonzero[layer].rms, nonzero[first].rms)
-        left = _share_left(nonzero[first], nonzero[layer])
-        if left <= VANISHED_RATIO if kind == "vanishes" else ratio >= EXPLODED_RATIO:
+        pair = nonzero[first], nonzero[layer]
+        if _share_left(*pair) <= VANISHED_RATIO if kind == "vanishes" else _growth(*pair) >= EXPLODED_RATIO:
             quiet = False
             yield FlowFinding(
                 kind, nonzero[layer].name, ratio, _describe_trend(kind, nonzero[first : layer + 1], ratio)
@@ -374,17 +374,31 @@ def _share_left(first: FlowLayer, layer: FlowLayer) -> float:
 
 
 def _steepest_rise(layers: Sequence[FlowLayer]) -> tuple[int, int]:
-    """Return the pair of layers with the largest rise: the smallest so far, and the later layer farthest above it."""
+    """Return the pair of layers of which the later one has grown most over the gradient of the other."""
     best = (0, 0)
-    at = 0
+    most = 0.0
+    smallest = dict[int, int]()
+    """The layer with the smallest gradient so far, by the count of its numbers."""
     for k, layer in enumerate(layers):
+        for at in smallest.values():
+            growth = _growth(layers[at], layer)
+            if growth > most:
+                most = growth
+                best = (at, k)
+        at = smallest.setdefault(layer.gradient.size, k)
         if layer.rms <= layers[at].rms:
-            at = k
-        far = safe_quotient(layer.rms, layers[at].rms)
-        before = safe_quotient(layers[best[1]].rms, layers[best[0]].rms)
-        if far > before:
-            best = (at, k)
+            smallest[layer.gradient.size] = k
     return best
+
+
+def _growth(first: FlowLayer, layer: FlowLayer) -> float:
+    """Return how many times the gradient of a layer has grown at a later one.
+
+    Sizes are per number. Where the later layer has far fewer numbers, each is a sum of many, as the gradient of a
+    weight is that of all rows, and nothing has exploded.
+    """
+    spread = first.gradient.size / layer.gradient.size
+    return safe_quotient(layer.rms, first.rms) / (spread if spread >= WIDE_RATIO else 1.0)
 
 
 def safe_quotient(one: float, two: float) -> float:
