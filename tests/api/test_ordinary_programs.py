@@ -177,6 +177,33 @@ def test_a_program_logs_again_once_its_logger_shows_more(monkeypatch: pytest.Mon
     LOGGER.setLevel(logging.NOTSET)
 
 
+def test_a_program_warns_again_once_warnings_are_errors() -> None:
+    def f(x: float) -> float:
+        try:
+            warnings.warn("large", stacklevel=1)
+        except UserWarning:
+            return -x
+        return x
+
+    fast = wg.compile(f)
+    answers = []
+    for action in ("ignore", "error", "ignore"):
+        with warnings.catch_warnings():
+            warnings.simplefilter(action)
+            answers += [fast(1.0), fast(2.0)]
+
+    assert answers == [1.0, 2.0, -1.0, -2.0, 1.0, 2.0]
+
+
+def test_attributes_that_were_set_on_a_logger_are_not_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LOGGER, "scale", 2.0, raising=False)
+    fast = wg.compile(lambda x: x * LOGGER.scale)  # type: ignore[attr-defined]
+    first = [fast(3.0), fast(4.0)]
+    monkeypatch.setattr(LOGGER, "scale", 5.0)
+
+    assert [*first, fast(3.0)] == [6.0, 8.0, 15.0]
+
+
 def read_level(x: float) -> float:
     LOGGER.debug("called")
     return x * LOGGER.getEffectiveLevel()
@@ -290,6 +317,10 @@ UNUSUAL: dict[str, tuple[Callable[[Any], Any], float, Any]] = {
     "modulus of the root": (lambda x: abs(x**0.5), -1.0, NAN),
     "roots among others": (lambda x: {"root": x**0.5, "x": x}, -1.0, {"root": NAN, "x": -1.0}),
     "compared root": (lambda x: x if x**0.5 < 2.0 else 0.0, -1.0, 0.0),
+    "norm of the root": (lambda x: np.linalg.norm([x**0.5, 1.0]), -1.0, NAN),
+    "deviation of the root": (lambda x: np.std([x**0.5, 1.0]), -1.0, NAN),
+    "root that is finite": (lambda x: x if np.isfinite(x**0.5) else 0.0, -1.0, 0.0),
+    "root that equals itself": (lambda x: x if x**0.5 == x**0.5 else 0.0, -1.0, 0.0),
     "second power": (lambda x: abs(x**2 * x + x**0.5 * x), -1.0, NAN),
     "round inf": (lambda x: round(x) * x, INF, INF),
     "round nan": (lambda x: round(x) * x, NAN, NAN),
@@ -313,6 +344,32 @@ def test_an_unusual_number_has_one_answer_however_a_call_is_answered(name: str, 
     assert repr(fast(x)) == repr(wanted)
     if not isinstance(wanted, dict):
         assert repr(wg.value_and_grad(f)(x)[0]) == repr(wanted)
+
+
+def add_magnitudes(x: float, turns: int) -> float:
+    try:
+        total = 0.0
+    except Exception:
+        total = 1.0
+    while total < turns:
+        total = total + abs(x) ** 0.5
+    return total
+
+
+def test_a_program_that_runs_itself_is_recorded_only_where_a_number_leaves_the_real_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fast = wg.compile(add_magnitudes)
+    fast(1.0, 2)
+    monkeypatch.setattr(fast, "_call_with_values", lambda args, kwargs: "recorded")
+
+    def run(x: float) -> Any:
+        fast._budget.skips = 1
+        fast._pause_quick_calls()
+        return fast(x, 3)
+
+    assert [run(1.5), run(-4.0)] == [add_magnitudes(1.5, 3), add_magnitudes(-4.0, 3)]
+    monkeypatch.undo()
 
 
 def test_errors_of_the_program_itself_stay_as_they_are() -> None:

@@ -246,6 +246,18 @@ def test_results_that_are_constants_are_filled_in() -> None:
     assert count_answers(fast) == 4
 
 
+@pytest.mark.parametrize("count", [3, 40])
+def test_results_that_are_constant_arrays_are_there_for_each_row(count: int) -> None:
+    fast = wg.compile(lambda x: (2.0 * x, np.arange(3.0)))
+
+    for seed in range(4):
+        x = draw(seed, count)
+        doubled, constant = fast.batch(x)
+        np.testing.assert_array_equal(doubled, 2.0 * x)
+        np.testing.assert_array_equal(constant, np.tile(np.arange(3.0), (count, 1)))
+        constant[:] = 9.0
+
+
 @pytest.mark.usefixtures("two_threads")
 def test_batches_of_several_threads_at_the_same_time_are_right() -> None:
     fast = make_fast()

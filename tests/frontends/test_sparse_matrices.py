@@ -81,6 +81,9 @@ USES: dict[str, Callable[[Any], Any]] = {
     "block_diag": lambda a: sparse.block_diag([a, CONSTANT]) @ SIX,
     "bmat": lambda a: sparse.bmat([[a, None], [CONSTANT, a]]) @ SIX,
     "lower triangle": lambda a: sparse.tril(a) @ VECTOR,
+    "rows in reverse": lambda a: (CONSTANT @ a.tocsr()[::-1]) @ VECTOR,
+    "columns in reverse": lambda a: (CONSTANT @ a.tocsc()[:, ::-1].T) @ VECTOR,
+    "entries of rows in reverse": lambda a: a.tocsr()[::-1].data * a.tocsc()[:, ::-1].data,
     "spsolve of csc": lambda a: solvers.spsolve(a.tocsc(), VECTOR),
     "spsolve of csr": lambda a: solvers.spsolve(a.tocsr(), VECTOR),
     "spsolve of columns": lambda a: solvers.spsolve(a.tocsc(), MATRIX),
@@ -106,6 +109,8 @@ OF_DIAGONAL: dict[str, Callable[[Any], Any]] = {
     "rows of csr": lambda v: sparse.csr_matrix((v, [0, 2, 1], [0, 1, 2, 3])) @ VECTOR,
     "columns of csc": lambda v: sparse.csc_array((v, [0, 2, 1], [0, 1, 2, 3])) @ VECTOR,
     "list of entries": lambda v: sparse.csr_matrix(([v[0], v[1] * 2.0], ([0, 1], [1, 2])), shape=(3, 3)) @ VECTOR,
+    "power of entries of one place": lambda v: sparse.csr_array((1.0 * v, [0, 0, 2], [0, 2, 2, 3])).power(2) @ VECTOR,
+    "absolute entries of one place": lambda v: abs(sparse.csc_matrix((-v, [0, 0, 2], [0, 2, 2, 3]))) @ VECTOR,
     "number times constant": lambda v: (v[0] * CONSTANT) @ VECTOR,
     "constant times number": lambda v: (CONSTANT_MATRIX * v[0]) @ VECTOR,
     "constant over number": lambda v: (CONSTANT / v[0]) @ VECTOR,
@@ -312,6 +317,17 @@ def test_singular_systems_are_told_as_scipy_tells_them() -> None:
         solvers.splu(zero).solve(VECTOR)
     with pytest.raises(SingularError, match="singular matrix"):
         scipy.linalg.solve_banded((0, 0), wg.Value(np.zeros((1, 3))), VECTOR)
+
+
+@pytest.mark.parametrize("method", ["getrow", "getcol"])
+def test_rows_and_columns_outside_of_a_matrix_are_refused(method: str) -> None:
+    def find_line(number: int, entries: Any) -> Any:
+        return getattr(make_matrix("csr_matrix")(entries), method)(number).toarray()
+
+    np.testing.assert_array_equal(find_line(-1, wg.Value(ENTRIES)).data, find_line(-1, ENTRIES))
+    for number in (3, -4):
+        with pytest.raises(IndexError, match=rf"index \({number}\) out of range"):
+            find_line(number, wg.Value(ENTRIES))
 
 
 def test_what_is_made_looks_like_a_sparse_matrix() -> None:

@@ -384,6 +384,9 @@ def repeat_batch(
         return None
     if any(type(arg) is not float and (type(arg) is not np.ndarray or arg.ndim != 1) for arg in args):
         return None
+    # A result that depends on no argument may be an array of a recording that computes numbers.
+    if any(column.ndim != 1 for column in points.values):
+        return None
     wanted = None if points.grads is None else points.wanted
     rows = recording.prepare_rows([type(arg) is np.ndarray for arg in args], wanted)
     return None if rows is None else RepeatedBatch(points, recording, rows, build_result).make_entry(args, form)

@@ -766,6 +766,10 @@ class RecordingBudget:
         self.misses = min(2 * self.misses + 1, max_misses)
 
 
+NUMPY_ERROR_SETTINGS = frozenset(["errstate", "seterr", "seterrcall"])
+"""Functions after which NumPy may not tell where a number becomes infinite or NaN."""
+
+
 class VariantCache:
     """The recordings that were made with one state of everything that the function reads from outside."""
 
@@ -1046,10 +1050,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return f(*args, **kwargs)
         reads = self._cache.outside_state.reads
         differs = reads.raises_powers or reads.catches_errors
-        if self._needs_values or (differs and reads.hides_arithmetic):
+        if self._needs_values or (differs and self._leaves_real_numbers(args, kwargs)):
             return self._call_with_values(args, kwargs)
         try:
-            result = f(*args, **kwargs)
+            return f(*args, **kwargs)
         except AttributeError:
             self._needs_values = True
             return self._call_with_values(args, kwargs)
@@ -1060,9 +1064,27 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 # Not with this error as its cause: it is one of the library.
                 pass
             raise
-        if differs and any(map(np.iscomplexobj, flatten(result)[0])):
-            return self._call_with_values(args, kwargs)
-        return result
+
+    def _leaves_real_numbers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether a call may have an operation that raises or is complex in Python, where NumPy's is inf or NaN.
+
+        The function is called with numbers of NumPy, which take a few times as long as Python's; recorded ones take a
+        thousand times as long.
+        """
+        state = self._cache.outside_state
+        if state.prints or not NUMPY_ERROR_SETTINGS.isdisjoint(state.reads.names):
+            return True
+        events: list[object] = []
+        leaves, tree = flatten((args, kwargs))
+        numbers = [np.float64(leaf) if type(leaf) is float else leaf for leaf in leaves]
+        like_args, like_kwargs = unflatten(tree, numbers)
+        with np.errstate(all="call", under="ignore", call=lambda *event: events.append(event)):
+            try:
+                self._f(*like_args, **like_kwargs)
+            except Exception:
+                # The function itself raises it too, or else this says nothing about it.
+                return True
+        return bool(events)
 
     def _call_with_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function with recorded numbers, and return its result as plain numbers."""

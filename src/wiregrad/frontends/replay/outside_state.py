@@ -282,8 +282,11 @@ class OutsideState:
             self.prints = True
             self.follow_logger(logging.root, path)
         elif home in ("warnings", "_warnings") and getattr(warnings, name, None) is function:
-            self.prints = self.prints or name in ("warn", "warn_explicit")
+            is_warning = name in ("warn", "warn_explicit")
+            self.prints = self.prints or is_warning
             self.forbid_names(function, path, VISIBLE_WARNINGS)
+            if is_warning and self.reserve_things(1, path):
+                self.snapshot.note_state(_list_filters_of_errors)
         else:
             return False
         return True
@@ -291,7 +294,7 @@ class OutsideState:
     def follow_logger(self, logger: logging.Logger, path: str) -> None:
         """Compare whether a logger shows messages; code that reads anything else from it is refused."""
         self.prints = True
-        self.forbid_names(logger, path, LOGGER_STATE)
+        self.forbid_names(logger, path, LOGGER_STATE | vars(logger).keys() - LOGGING_FUNCTIONS)
         if self.reserve_things(1, path):
             self.snapshot.note_state(partial(_read_logger, logger))
 
@@ -609,6 +612,12 @@ def _follow_builtin(state: OutsideState, function: BuiltinFunctionType, path: st
         state.enqueue(owner, path)
     elif not is_known_builtin(function):
         state.refuse_thing(function, path)
+
+
+def _list_filters_of_errors() -> tuple[object, ...]:
+    """Return the filters of warnings if there is one by which a warning is an error; else none of them matters."""
+    rules = tuple(warnings.filters)
+    return rules if any(rule[0] == "error" for rule in rules) else ()
 
 
 def _read_logger(logger: logging.Logger) -> tuple[object, ...]:

@@ -222,8 +222,6 @@ MUTATING_NAMES = frozenset(
 """Methods and functions that change their arguments."""
 ARITHMETIC_ERRORS = frozenset("ZeroDivisionError OverflowError ArithmeticError Exception BaseException".split())
 """What Python's arithmetic raises where wiregrad's gives an infinity or NaN, and the bases of these classes."""
-COMPLEX_PARTS = frozenset("abs absolute fabs real imag conj conjugate angle".split())
-"""Functions and attributes that may make real numbers of complex ones."""
 IGNORED_OPCODES = frozenset(["EXTENDED_ARG", "PUSH_NULL", "NOP"])
 
 
@@ -629,14 +627,6 @@ class ReadNames:
         self.makes_classes = self.makes_classes or reads.makes_classes
         self.raises_powers = self.raises_powers or reads.raises_powers
         self.catches_errors = self.catches_errors or reads.catches_errors
-
-    @property
-    def hides_arithmetic(self) -> bool:
-        """Whether the code can return a number that does not tell where Python's arithmetic differs from wiregrad's.
-
-        Python raises where wiregrad's numbers become infinite or NaN, and has complex powers.
-        """
-        return self.catches_errors or (self.raises_powers and not COMPLEX_PARTS.isdisjoint(self.names))
 
     def add_text(self, text: str) -> None:
         """Add the names in a string that the code can reach: it may read attributes by them."""

@@ -301,19 +301,25 @@ class RecordedSparse:
             return _sum_all(data)
         if self.kind == "array" and not all(isinstance(part, slice) for part in key):
             refuse_sparse("one row or column, a sparse array of one axis", "write A[i : i + 1], or A.toarray()[i]")
-        shape = (row_count, column_count)
-        return self._replace(data, row_of[self._rows[kept]], column_of[self._columns[kept]], shape)
+        rows = row_of[self._rows[kept]]
+        columns = column_of[self._columns[kept]]
+        lines = {"csr": rows, "csc": columns}.get(self.format)
+        if lines is not None and np.any(lines[1:] < lines[:-1]):
+            # A slice with a negative step exchanges the lines, which csr and csc have in order.
+            order = np.argsort(lines, kind="stable")
+            data = TABLE["take"](data, order, axis=-1)
+            rows = rows[order]
+            columns = columns[order]
+        return self._replace(data, rows, columns, (row_count, column_count))
 
     def getrow(self, i: int) -> RecordedSparse:
         """Return one row, as a matrix."""
-        i = int(i) % self.shape[0]
-        row: RecordedSparse = self[i : i + 1]
+        row: RecordedSparse = self[_choose_line(i, self.shape[0]), :]
         return row.tocsr()
 
     def getcol(self, j: int) -> RecordedSparse:
         """Return one column, as a matrix."""
-        j = int(j) % self.shape[1]
-        column: RecordedSparse = self[:, j : j + 1]
+        column: RecordedSparse = self[:, _choose_line(j, self.shape[1])]
         return column.tocsr()
 
     def __setitem__(self, key: Any, entry: Any) -> NoReturn:
@@ -397,7 +403,8 @@ class RecordedSparse:
 
     def _map_entries(self, function: Callable[[Any], Any]) -> RecordedSparse:
         """Return it with a function of its entries, those of the same place added up first."""
-        distinct = self if self.format in ("csr", "csc") else self._order_rows()
+        entries = self.tocoo()
+        distinct = entries.tocsc() if self.format == "csc" else entries.tocsr()
         return distinct._replace(function(distinct._data), format=self.format)
 
     def __pow__(self, n: Any) -> Any:
@@ -430,11 +437,16 @@ def _sum_all(row: Any) -> Any:
     return TABLE["sum"](row, axes=(-1,), keepdims=False)
 
 
+def _choose_line(number: Any, length: int) -> slice:
+    """Return the slice that chooses one row or column; negative numbers count from the end."""
+    if not -length <= number < length:
+        raise IndexError(f"index ({number}) out of range")
+    return slice(int(number) % length, int(number) % length + 1)
+
+
 def _choose_lines(part: Any, length: int) -> tuple[Places, int]:
     """Return for each row or column its number among those that an index chooses, -1 for others; and their count."""
-    if not isinstance(part, slice) and not -length <= part < length:
-        raise IndexError(f"index ({part}) out of range")
-    chosen = np.arange(length)[part if isinstance(part, slice) else slice(part % length, part % length + 1)]
+    chosen = np.arange(length)[part if isinstance(part, slice) else _choose_line(part, length)]
     numbers = np.full(length, -1)
     numbers[chosen] = np.arange(len(chosen))
     return numbers, len(chosen)
