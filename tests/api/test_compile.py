@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import integrate
 
 import wiregrad as wg
 from wiregrad.api import compiled_function
@@ -436,6 +437,33 @@ def test_a_constant_branch_is_answered_by_its_recording(p: Any, argnums: Any) ->
 
     assert fast.info.records == 2
     assert "ran the function itself" not in str(fast.info)
+
+
+@pytest.mark.filterwarnings("ignore::wiregrad.errors.InterpreterWarning")
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: integrate.quad(lambda t: np.exp(-a * t * t), 0.0, 1.0)[0],
+        lambda a: sum(a * float(wg.stop_gradient(np.exp(a * k))) for k in (1.0, 2.0, 3.0)),
+    ],
+)
+def test_info_says_where_numbers_are_read_rather_than_tested(f: Callable[[Any], Any]) -> None:
+    fast = wg.compile(f)
+    for a in np.arange(0.5, 9.0):
+        fast(float(a))
+
+    text = str(fast.info)
+    assert "times in one recording, which holds for these numbers alone" in text
+    assert "np.where" not in text
+
+
+def test_fixed_quad_needs_one_recording_where_quad_needs_many() -> None:
+    fast = wg.compile(lambda a: integrate.fixed_quad(lambda t: np.exp(-a * t * t), 0.0, 1.0, n=21)[0])
+    for a in (0.5, 1.5, 2.5):
+        wanted = wg.value_and_grad(lambda a: integrate.quad(lambda t: np.exp(-a * t * t), 0.0, 1.0)[0])(a)
+
+        assert_allclose(fast.value_and_grad(a), wanted, rtol=1e-12)
+    assert fast.info.records == 1
 
 
 def branched(x: Any) -> Any:

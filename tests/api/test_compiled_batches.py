@@ -566,7 +566,7 @@ def test_a_list_beside_vectors_is_named_where_the_function_cannot_take_it(make: 
     fast, (xs, ys) = wg.compile(lambda x, y: x * y), draw_pair(3)
     with pytest.raises(TypeError) as caught:
         getattr(fast, question)(ys, make(xs.tolist()))
-    (note,) = caught.value.__notes__
+    note = caught.value.__notes__[-1]
 
     assert note == (
         f"in this batch, argument 1 is a {make.__name__} of 3 numbers, which the function gets as it is; "
@@ -828,3 +828,33 @@ def test_a_reduction_that_has_no_meaning_is_an_error() -> None:
     with pytest.raises(InputError, match="without points has no mean"):
         fast.batch(np.empty(0), reduce="mean")
     assert fast.batch(np.empty(0), reduce="sum") == 0.0
+
+
+def refuse_negative(x: Any) -> Any:
+    if x < 0.0:
+        raise ValueError("negative")
+    return x * x
+
+
+ROWS_THAT_RAISE: dict[str, tuple[Callable[[Any], Any], NDArray[np.float64], int]] = {
+    "function": (refuse_negative, np.array(-1.0), 20),
+    "root": (lambda x: wg.root(lambda u, x: u * u - x, 1.0, x), np.array(-1.0), 20),
+    "loop": (lambda x: wg.while_loop(lambda u: u > 1.0, lambda u: 0.9 * u, x, limit=9), np.array(99.0), 20),
+    "singular": (lambda x: np.sum(np.linalg.solve(x, np.ones(3))), np.zeros((3, 3)), 20),
+    "singular, in groups": (lambda x: np.sum(np.linalg.solve(x, np.ones(3))), np.zeros((3, 3)), 6_000),
+    "factor": (lambda x: np.sum(np.linalg.cholesky(x)), -np.eye(3), 20),
+}
+
+
+@pytest.mark.filterwarnings("ignore::wiregrad.errors.InterpreterWarning")
+@pytest.mark.parametrize("method", ["batch", "batch_value_and_grad", "batch_jacobian"])
+@pytest.mark.parametrize("name", list(ROWS_THAT_RAISE))
+def test_what_a_row_raises_names_the_row(name: str, method: str) -> None:
+    f, refused, count = ROWS_THAT_RAISE[name]
+    rows = np.array([np.eye(3) if refused.ndim else 1.5] * count)
+    rows[count - 3] = refused
+
+    with pytest.raises((ValueError, ArithmeticError, np.linalg.LinAlgError)) as caught:
+        getattr(wg.compile(f), method)(rows)
+
+    assert caught.value.__notes__ == [f"raised at row {count - 3:,} of the batch"]

@@ -404,6 +404,40 @@ def test_minima_are_found_where_the_function_is_flat_to_rounding(a: float) -> No
     assert_allclose(wg.minimize(lambda x, a: np.exp(x) - a * x + 100.0, 0.0, a), np.log(a), atol=1e-9)
 
 
+SLOPES = np.array([[1.2, 0.3, -0.4, 0.1], [0.2, 0.9, 0.5, -0.6], [-0.3, 0.4, 1.5, 0.2], [0.6, -0.1, 0.3, 0.8]])
+
+
+def _bowl_height(x: Any, a: Any) -> Any:
+    return np.sum((SLOPES @ (x - a)) ** 2) + 0.1 * np.sum(np.cosh(x))
+
+
+def _steering_cost(x: Any, a: Any) -> Any:
+    angle, speed, cost = a, 0.3, 0.0
+    for force in x:
+        angle, speed = angle + 0.3 * speed, speed + 0.3 * (force - np.sin(angle))
+        cost = cost + angle**2 + speed**2 + 0.01 * force**2
+    return cost
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("guess", [0.0, 0.7])
+@pytest.mark.parametrize("cost", [_bowl_height, _steering_cost])
+def test_minimize_takes_no_short_steps_where_rounding_hides_the_fall(
+    cost: Callable[[Any, Any], Any], guess: float, offset: float
+) -> None:
+    calls = 0
+
+    def height(x: Any, a: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return cost(x, a) + offset
+
+    lowest = wg.minimize(height, np.full(4, guess), 1.0)
+
+    assert_allclose(wg.grad(cost)(lowest, 1.0), 0.0, atol=1e-9)
+    assert calls <= 30
+
+
 def test_newtons_method_calls_the_function_about_once_a_step() -> None:
     points: list[float] = []
 

@@ -416,7 +416,11 @@ def answer_batch(
     while left is None or len(left):
         row = 0 if left is None else int(left[0])
         args = table.row_arguments(row)
-        answer = ask(args)
+        try:
+            answer = ask(args)
+        except Exception as error:
+            error.add_note(f"raised at row {row:,} of the batch")
+            raise
         for result in answer:
             require_real(result)
         if points is None:

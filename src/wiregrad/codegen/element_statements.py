@@ -587,7 +587,10 @@ class ElementLowering:
 
     def lower_array_op(self, op: Op, operands: Sequence[Form], kind: WireType) -> Form:
         """Lower an op on whole arrays, applied to forms of views."""
-        raise NoRuleError(f"{op.title} cannot be written as loops in C; use to_numpy()")
+        raise NoRuleError(
+            f"{op.title} cannot be written as loops in C; the code in NumPy is that of a circuit, as in "
+            "wg.trace(f, *args).to_numpy()"
+        )
 
     def _fold_constants(self, form: OpForm, operands: Sequence[Form]) -> Form | None:
         """Return the constant that an op computes from constants, if it is small; else None."""

@@ -982,10 +982,15 @@ def _descend_equation(equation: Equation, guess: Vector, xs: Sequence[Any], *, t
         steepest = max(steepest, _norm(slope))
         step = _downhill_step(matrix, slope)
         is_near = _norm(step) <= tolerance * (1.0 + _norm(z))
-        lower = _search_lower(height, z, step)
-        if lower is None and step @ slope <= HEIGHT_ROUNDING * abs(height(z)):
-            # So small a fall is lost in the rounding of the function; that of its gradient is finer.
+        lower = None
+        if step @ slope <= HEIGHT_ROUNDING * abs(height(z)):
+            # So small a fall is lost in the rounding of the function, which short steps would follow one by one; the
+            # rounding of its gradient is finer.
             lower = z - step if _norm(equation.record(z - step, xs).values) < _norm(slope) else None
+            if lower is None and not is_near:
+                lower = _search_lower(height, z, step)
+        else:
+            lower = _search_lower(height, z, step)
         if lower is None or (is_near and _norm(equation.record(lower, xs).values) >= _norm(slope)):
             if not is_near:
                 break
