@@ -369,16 +369,19 @@ def _find_similar_names(name: str, names: list[str], min_letters: int) -> list[s
 
 
 def short_repr(value: object, width: int = 40) -> str:
-    """Return the repr of a value for a message, cut to a maximum width.
+    """Return the repr of a value for a message, in one line that is cut to a maximum width.
 
     >>> short_repr("a" * 100, 10)
     "'aaaaaa..."
+    >>> short_repr(np.eye(2))
+    'array([[1., 0.], [0., 1.]])'
     """
     try:
         text = repr(value)
     except ValueError:
         # Python refuses to convert integers of many thousand digits to text.
         return "a very long number"
+    text = " ".join(line.strip() for line in text.splitlines())
     return text if len(text) <= width else text[: width - 3] + "..."
 
 

@@ -70,6 +70,92 @@ def test_a_cache_does_not_confuse_nested_transforms() -> None:
         wg.grad(lambda x: square(x) * wg.grad(square)(x))(2.0)
 
 
+def read_function_cache(number: Any) -> Callable[[Any], Any]:
+    square = functools.lru_cache(None)(lambda e: e * e)
+    square(number)
+    return square
+
+
+def read_cache_by_keyword(number: Any) -> Callable[[Any], Any]:
+    square = functools.lru_cache(None)(lambda e: e * e)
+    square(e=number)
+    return lambda x: square(e=x)
+
+
+def read_dict_that_is_filled(number: Any) -> Callable[[Any], Any]:
+    known = {number: number * number}
+
+    def square(x: Any) -> Any:
+        if x not in known:
+            known[x] = x * x
+        return known[x]
+
+    return square
+
+
+def read_dict_with_pairs(number: Any) -> Callable[[Any], Any]:
+    known = {(number, "a"): number}
+
+    def square(x: Any) -> Any:
+        return known.setdefault((x, "a"), x * x)
+
+    return square
+
+
+def read_method_cache(number: Any) -> Callable[[Any], Any]:
+    class Model:
+        @functools.cache  # noqa: B019 - as users write it
+        def scale(self, x: Any) -> Any:
+            return x * x
+
+        def loss(self, x: Any) -> Any:
+            return self.scale(x) * 2.0
+
+    model = Model()
+    model.scale(number)
+    return model.loss
+
+
+READERS = [
+    read_function_cache,
+    read_cache_by_keyword,
+    read_dict_that_is_filled,
+    read_dict_with_pairs,
+    read_method_cache,
+]
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("number", [float, np.float64])
+@pytest.mark.parametrize("make", READERS)
+def test_what_a_cache_holds_for_a_plain_number_is_not_returned_for_a_recorded_one(
+    make: Any, number: type, transform: str
+) -> None:
+    f = make(number(2))
+    point = np.float64(2.0) if number is np.float64 else 2.0
+
+    for _ in range(20):  # Python changes the instructions of code that has run a few times
+        with pytest.raises(OperandError, match=r"is a plain one.*look up wg\.stop_gradient\(v\)"):
+            TRANSFORMS[transform](f)(point)
+
+
+@pytest.mark.parametrize("make", READERS)
+def test_a_number_that_is_cut_off_is_looked_up_among_plain_ones(make: Any) -> None:
+    f = make(2.0)
+
+    assert wg.grad(lambda x: f(wg.stop_gradient(x)) + x * x)(2.0) == 4.0
+
+
+def test_a_recorded_number_may_be_looked_up_in_a_table_of_plain_ones() -> None:
+    known = {2.0: 1.0, 3.0: 4.0}
+
+    for x in (2.0, np.float64(3.0)):
+        assert wg.grad(lambda x: x * x if x in known else x)(x) == 2.0 * x
+        assert wg.grad(lambda x: x * len({x, 2.0, 3.0}))(x) == 2.0
+        assert wg.grad(lambda x: x * known[x])(x) == known[x]
+        assert wg.grad(lambda x: x * known.get(x, 0.0))(x) == known[x]
+
+
 def test_numbers_are_still_compared_where_nothing_is_looked_up() -> None:
     def f(x: Any, y: Any) -> Any:
         known = {1.0: 3.0}.get(x, 5.0)

@@ -279,6 +279,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         "times t_eval that are recorded",
     ),
     "recorded knots": (lambda k: scipy.interpolate.CubicSpline(k * KNOTS, HEIGHTS)(0.5), NoRuleError, "knots"),
+    "recorded knots of lines": (
+        lambda k: scipy.interpolate.interp1d(k * KNOTS, HEIGHTS)(0.5),
+        NoRuleError,
+        r"write np\.interp\(at, x, heights\)",
+    ),
     "sparse powers": (lambda k: ((SPARSE * k) ** -1).sum(), NoRuleError, "powers that are recorded or not positive"),
     "shapes": (lambda k: (SPARSE @ (k * np.ones(2))).sum(), ShapeError, r"csr_array.__matmul__: matmul: dimension"),
     "pivoting": (lambda k: scipy.linalg.qr(k * MATRIX, pivoting=True)[1].sum(), NoRuleError, "pivoting"),

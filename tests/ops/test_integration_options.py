@@ -32,6 +32,18 @@ INTEGRALS: dict[str, AcceptedCall] = {
     "between equal recorded limits": (lambda k: quad(np.exp, k, k)[0] + k, 0.8),
     "of a single argument": (lambda k: quad(lambda x, s: np.exp(-s * x), 0.0, 1.0, k)[0], 0.8),
     "with exchanged limits": (lambda k: quad(lambda x: np.exp(-k * x), 1.0, 0.0)[0], 0.8),
+    "with points where a slope changes": (
+        lambda k: quad(lambda x: np.exp(-k * abs(x - 0.4)), 0.0, 1.0, points=[0.4, 0.4, 7.0])[0],
+        0.8,
+    ),
+    "with a point that is recorded, and exchanged limits": (
+        lambda k: quad(lambda x: k if x < k else 2.0 * x, 2.0, 0.0, points=[1.5, k, 0.1])[0],
+        0.8,
+    ),
+    "with points in a recorded array": (
+        lambda c: quad(lambda x: np.where(x < c[0], c[1], np.where(x < c[1], 3.0, x)), 0.0, 2.0, points=c)[0],
+        np.array([0.4, 1.3]),
+    ),
     "by the trapezoidal rule from 0": (
         lambda y: scipy.integrate.cumulative_trapezoid(y, [0.0, 0.5, 0.7, 2.0], initial=0),
         HEIGHTS,
@@ -154,17 +166,23 @@ WITHOUT_RULE: dict[str, RefusedCall] = {
         NoRuleError,
         "odeint has no rule for full_output",
     ),
+    "a singularity at a limit": (
+        lambda k: quad(lambda x: x ** (k - 1.0), 0.0, 1.0),
+        0.8,
+        NoRuleError,
+        "singular at a limit a, integrate over t with x = a + t**4",
+    ),
+    "weights of quad": (
+        lambda k: quad(lambda x: k * x, 0.0, 1.0, weight="cos", wvar=2.0),
+        0.8,
+        NoRuleError,
+        "quad has no rule for weight=",
+    ),
     "report of quad": (
         lambda k: quad(lambda x: k * x, 0.0, 1.0, full_output=1),
         0.8,
         NoRuleError,
         "quad has no rule for full_output=",
-    ),
-    "points of quad": (
-        lambda k: quad(lambda x: k * x, 0.0, 1.0, points=[0.5]),
-        0.8,
-        NoRuleError,
-        "quad has no rule for points=",
     ),
 }
 

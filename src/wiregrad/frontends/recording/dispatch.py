@@ -91,6 +91,7 @@ from wiregrad.frontends.recording.record import are_discrete, record_op
 from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.user_code import is_in_place
 from wiregrad.frontends.recording.value import (
+    LAST_LOOKUP,
     Value,
     as_numpy_number,
     copy_leaf,
@@ -99,6 +100,7 @@ from wiregrad.frontends.recording.value import (
     make_leaf,
     note_refused_conversion,
     notes_of,
+    refuse_lookup,
 )
 from wiregrad.frontends.recording.value_methods import Index, Operand
 from wiregrad.ir import TABLE, Op
@@ -116,6 +118,9 @@ def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **se
     op = UFUNCS.get(ufunc)
     if method != "__call__" or settings:
         return _apply_ufunc_method(op, ufunc, method, inputs, settings)
+    if LAST_LOOKUP and ufunc is np.equal:
+        # A dict compares a key of NumPy in this way.
+        refuse_lookup(self, next((x for x in inputs if x is not self), self))
     if op is not None:
         return record_op(op, inputs) if type(self) is Value else op(*inputs)
     refuse_unusual_dtypes(name_scipy_ufunc(ufunc), inputs)

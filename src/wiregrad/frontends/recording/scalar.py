@@ -510,13 +510,13 @@ def _make_comparison(spelling: str) -> Callable[[Scalar, Any], Any]:
     compare: Callable[[Any, Any], bool] = getattr(operator, COMPARISON_METHODS[spelling])
 
     def method(self: Scalar, other: Any) -> Any:
+        if LAST_LOOKUP and spelling == "==":
+            refuse_lookup(self, other)
         kind = type(other)
         if SCALAR_NAMESPACE["PAUSED"] and is_tracing():
             # A value from outside may steer the function that is being traced.
             return record_op(op, (self, other))
         if kind is Scalar:
-            if LAST_LOOKUP and spelling == "==":
-                refuse_lookup(self, other)
             return compare(self._data, other._data)
         if kind is float or kind is int or kind is bool:
             return compare(self._data, other)
@@ -531,10 +531,10 @@ def _make_numpy_comparison(spelling: str) -> Callable[[NumpyScalar, Any], Any]:
     compare: Callable[[Any, Any], bool] = getattr(operator, COMPARISON_METHODS[spelling])
 
     def method(self: NumpyScalar, other: Any) -> Any:
+        if LAST_LOOKUP and spelling == "==":
+            refuse_lookup(self, other)
         kind = type(other)
         if kind is NumpyScalar or kind is Scalar:
-            if LAST_LOOKUP and spelling == "==":
-                refuse_lookup(self, other)
             return np.True_ if compare(self._data, other._data) else np.False_
         if kind is float or kind is int:
             return np.True_ if compare(self._data, other) else np.False_
@@ -766,6 +766,8 @@ def _make_traced_comparison(spelling: str) -> Callable[[Any, Any], Any]:
     op = TABLE.infix[spelling]
 
     def method(self: Value, other: object) -> Any:
+        if LAST_LOOKUP and spelling == "==":
+            refuse_lookup(self, other)
         if not is_numeric_operand(other):
             return NotImplemented
         if type(other) is int and abs(other) > MAX_EXACT_INT and float(other) != other:

@@ -8,15 +8,17 @@ numbers are the fast path: a `Scalar` holds a Python float, and the code of its 
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import numbers
+import opcode
 import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, cast
 
 import numpy as np
 
@@ -419,7 +421,7 @@ class Value(ValueMethods, ForeignNames):
     def __eq__(self, other: object) -> Any:
         if other is None:
             return False
-        if LAST_LOOKUP and isinstance(other, Value):
+        if LAST_LOOKUP:
             refuse_lookup(self, other)
         return TABLE.infix["=="](self, other)
 
@@ -547,19 +549,58 @@ def _identify_instruction(frame: FrameType) -> tuple[CodeType, int, int]:
     return frame.f_code, frame.f_lasti, id(frame)
 
 
-def refuse_lookup(one: Value, two: Value) -> None:
-    """Raise if a dict or set would treat two recorded numbers as one key because they happen to be equal.
+def refuse_lookup(one: Value, other: object) -> None:
+    """Raise if a dict or set would treat a recorded number and another one as one key because they happen to be equal.
 
-    A cache would return the result for the other number, whose gradient differs.
+    A cache would return the result for the other number, whose gradient differs; that for a plain number has none. A
+    table may have plain numbers as keys, and so may a set.
     """
-    if one._tape is None or two._tape is None or _is_same_node(one, two):
+    is_recorded = isinstance(other, Value) and other._tape is not None
+    if one._tape is None or (is_recorded and _is_same_node(one, cast("Value", other))):
         return
-    if [_identify_instruction(sys._getframe(2))] == LAST_LOOKUP and np.array_equal(one._data, two._data):
+    if not is_recorded and (is_constant(one) or np.asarray(one._data).dtype.kind not in "fc"):
+        return
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and [_identify_instruction(frame)] != LAST_LOOKUP:
+        # NumPy's numbers are compared by functions of this package.
+        frame = frame.f_back if frame.f_globals.get("__name__", "").startswith("wiregrad.") else None
+    if frame is None:
+        return
+    is_equal = np.array_equal(one._data, other._data if isinstance(other, Value) else cast("Any", other))
+    if is_equal and (is_recorded or _reads_cache(frame)):
+        if is_recorded:
+            reason = "was computed in another way, so it has another gradient"
+            instead = "v.item()"
+        else:
+            reason = "is a plain one, so what is held for it has no gradient"
+            instead = "wg.stop_gradient(v)"
+        held = "a recorded number" if is_recorded else "a number"
         raise OperandError(
-            f"a dict, set or cache holds a recorded number that equals this one ({_format_brief(one._data)}) but was "
-            "computed in another way, so it has another gradient; do without the cache, or look up v.item()"
-            f"{format_user_line()}"
+            f"a dict, set or cache holds {held} that equals this one ({_format_brief(one._data)}) but {reason}; "
+            f"do without the cache, or look up {instead}{format_user_line()}"
         )
+
+
+READING_INSTRUCTIONS = {"PRECALL", "CALL", "CALL_KW", "CALL_FUNCTION_EX", "BINARY_SUBSCR", "BINARY_OP"}
+"""The bytecode instructions by which a dict or a cache returns what it holds for a key."""
+
+
+def _reads_cache(frame: FrameType) -> bool:
+    """Return whether an instruction reads what may be a cache: the code uses lru_cache, or fills a dict itself."""
+    code = frame.f_code
+    if opcode.opname[code.co_code[frame.f_lasti]] not in READING_INSTRUCTIONS:
+        return False
+    if opcode.opmap["STORE_SUBSCR"] in code.co_code[::2] or "setdefault" in code.co_names:
+        return True
+    names = {*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    known = frame.f_globals | frame.f_locals
+    holders = [known[name] for name in names if name in known]
+    members = [inspect.getattr_static(holder, name, None) for holder in holders for name in code.co_names]
+    return any(isinstance(member, CACHED_FUNCTION) for member in [*holders, *members])
+
+
+CACHED_FUNCTION = type(cache(abs))
+"""The type of the functions that functools.lru_cache makes."""
 
 
 def _is_same_node(one: Value, two: Value) -> bool:

@@ -359,7 +359,10 @@ def _as_double(x: Any) -> Any:
 def _plain_knots(x: Any, name: str) -> Any:
     """Return knots as a plain array; they are constants."""
     if is_wire(x):
-        raise _refuse(f"{name} needs knots x that are not recorded values; pass them as a plain array")
+        raise _refuse(
+            f"{name} needs knots x that are not recorded values; pass them as a plain array, or write "
+            "np.interp(at, x, heights), which is linear between knots and has their gradients"
+        )
     return np.asarray(x, np.float64)
 
 

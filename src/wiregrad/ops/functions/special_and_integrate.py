@@ -939,16 +939,30 @@ def quad(
     """The integral of a function from a to b, and an estimate of its error; gradients flow to args and to the limits.
 
     SciPy chooses the intervals; on each, Gauss's rule with 21 nodes is recorded. The range is divided where a condition
-    of the function changes, and a place that depends on values is a limit that moves.
+    of the function changes, and a place that depends on values is a limit that moves. So is each of the points.
     """
-    refused = [name for name in ("points", "weight", "wvar", "complex_func") if options.get(name)]
+    refused = [name for name in ("weight", "wvar", "complex_func") if options.get(name)]
     if refused or full_output or positional[3:]:
         raise NoRuleError(
             f"scipy.integrate.quad has no rule for {(refused or ['full_output'])[0]}= with values{format_user_line()}"
         )
     args = args if isinstance(args, tuple) else (args,)
+    points = options.pop("points", None)
+    ends = [a, b] if points is None else _insert_points(a, b, points)
+    pieces = [piece for low, high in pairwise(ends) for piece in _split_range(func, low, high, args)]
     with hide_inner_integral() as is_rough:
-        return _integrate_pieces([*_split_range(func, a, b, args)], positional, options, is_rough=is_rough)
+        return _integrate_pieces(pieces, positional, options, is_rough=is_rough)
+
+
+def _insert_points(a: Any, b: Any, points: Any) -> list[Any]:
+    """Return the limits of a range and the points inside it, in its direction; SciPy ignores points outside, too."""
+    low, high = sorted((_number(a), _number(b)))
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise ValueError("Infinity inputs cannot be used with break points.")
+    if is_wire(points):
+        points = [TABLE["getitem"](points, index=(k,)) for k in range(shape_of(points)[0])]
+    inside = {_number(point): point for point in points if low < _number(point) < high}
+    return [a, *(inside[key] for key in sorted(inside, reverse=_number(a) > _number(b))), b]
 
 
 def _integrate_pieces(
@@ -974,7 +988,10 @@ def _integrate_pieces(
             if not abs(_number(part) - chosen.value) <= chosen.tolerance:
                 raise NoRuleError(
                     "scipy.integrate.quad: the function is not smooth enough to be differentiated at the nodes of "
-                    f"Gauss's rule (they give {_number(part)}, SciPy {chosen.value}){format_user_line()}"
+                    f"Gauss's rule (they give {_number(part)}, SciPy {chosen.value}); where it is singular at a "
+                    "limit a, integrate over t with x = a + t**4; where it decays slowly to infinity, over t with "
+                    "x = np.exp(t), up to a finite t"
+                    f"{format_user_line()}"
                 )
             total = total + part
             error += chosen.error
