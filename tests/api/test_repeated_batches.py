@@ -147,8 +147,6 @@ def test_a_change_of_the_processors_is_noticed(
 ) -> None:
     monkeypatch.delenv("WIREGRAD_THREADS", raising=False)
     usual = os.sched_getaffinity(0)
-    if len(usual) == 1:
-        pytest.skip("there is one processor")
     fast = make_fast()
     try:
         for processors in (usual, {min(usual)}, {min(usual)}, usual):
@@ -157,7 +155,7 @@ def test_a_change_of_the_processors_is_noticed(
     finally:
         os.sched_setaffinity(0, usual)
 
-    assert len(prepared) == 3
+    assert len(prepared) == (1 if len(usual) == 1 else 3)
 
 
 def test_a_program_gets_a_loop_of_its_own_after_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,7 +17,7 @@ import wiregrad as wg
 from wiregrad.errors import NoRuleError, OperandError, ShapeError
 from wiregrad.ops.functions import FUNCTIONS_BY_NUMPY
 
-from ..support.limits import PATIENCE
+from ..support.scripts import run_without_overlay
 
 LIST_READERS = {
     f"{home.__name__}.{name}": function
@@ -158,13 +157,5 @@ def test_a_ufunc_that_refuses_other_lists_raises_numpys_error() -> None:
 def test_lists_are_left_alone_where_numpys_functions_may_not_be_replaced() -> None:
     code = "import numpy as np, wiregrad as wg; wg.Value(1.0)"
     code += "; print(np.linalg.det._implementation.__code__.co_filename)"
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "WIREGRAD_NUMPY_OVERLAY": "0", "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=PATIENCE,
-    )
 
-    assert "wiregrad" not in os.path.basename(run.stdout.strip())
+    assert "wiregrad" not in os.path.basename(run_without_overlay(code).strip())

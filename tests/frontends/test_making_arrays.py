@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -22,6 +19,7 @@ from wiregrad.frontends.recording.library_hooks import ORIGINALS, STAND_INS
 
 from ..support.limits import PATIENCE, wait_for_thread
 from ..support.sampling import sample_pairs
+from ..support.scripts import run_without_overlay
 
 WEIGHTS = np.arange(1.0, 7.0).reshape(2, 3)
 
@@ -276,16 +274,8 @@ def test_the_overlay_can_be_turned_off() -> None:
     code = "import numpy as np, wiregrad as wg"
     code += "; print(wg.grad(lambda x: np.sum(np.array([x, x * x])))(3.0), np.array.__name__)"
     code += "; print(wg.grad(lambda x: [print(type(np.zeros(1)).__name__), x][1])(3.0))"
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "WIREGRAD_NUMPY_OVERLAY": "0", "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=PATIENCE,
-    )
 
-    assert run.stdout.split() == ["7.0", "array", "ndarray", "1.0"]
+    assert run_without_overlay(code).split() == ["7.0", "array", "ndarray", "1.0"]
 
 
 def test_the_drop_in_module_has_numpys_names_and_sees_values() -> None:

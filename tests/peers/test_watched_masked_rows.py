@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 import wiregrad as wg
 
-torch = pytest.importorskip("torch")
 nn = torch.nn
 
 NAN = float("nan")

@@ -112,7 +112,7 @@ class PointTable:
         self._trees = [tree for _, tree in parts]
         self._sizes = [len(leaves) for leaves, _ in parts]
         leaves = [leaf for leaves, _ in parts for leaf in leaves]
-        is_default = type(in_axes) is int and not in_axes
+        is_default = has_default_axes(in_axes)
         # A whole number is a number for all rows by default, in a container too.
         axes = [0] * len(leaves) if is_default else find_leaf_axes(in_axes, tuple(args), f)
         self._parts = [_read_part(leaf, axis) for leaf, axis in zip(leaves, axes, strict=True)]
@@ -220,6 +220,16 @@ class PointPart(NamedTuple):
         """Return an input at all points; one number for all of them as it is."""
         array: NDArray[np.float64] = self.item
         return array if self.varies or not array.ndim else np.broadcast_to(array, (count, *array.shape))
+
+
+def has_default_axes(in_axes: AxesSpec) -> bool:
+    """Return whether points are along the first axis of all arrays, because `in_axes` was left at 0."""
+    return type(in_axes) is int and not in_axes
+
+
+def is_usual_batch(in_axes: AxesSpec, out: object, executor: object, chunk_size: int | None, *, progress: bool) -> bool:
+    """Return whether a batch has no options that a repeated one would have to look at."""
+    return has_default_axes(in_axes) and out is None and executor is None and chunk_size is None and not progress
 
 
 def _describe_lengths(shapes: Sequence[tuple[int, ...]], *, is_default: bool) -> str:

@@ -41,6 +41,7 @@ from wiregrad.api.batches import (
     choose_reduction,
     is_real_number,
     is_real_result,
+    is_usual_batch,
     make_columns,
     open_workers,
     refuse_keywords,
@@ -1186,8 +1187,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         array([4., 2.])
         """
         reduce_columns = choose_reduction(reduce, out)
-        is_default = type(in_axes) is int and not in_axes
-        is_usual = is_default and out is None and executor is None and chunk_size is None and not progress
+        is_usual = is_usual_batch(in_axes, out, executor, chunk_size, progress=progress)
         repeated = self._begin_batch(args, keywords, threads, is_usual=is_usual, gradient=False)
         if repeated is not None:
             return reduce_columns(repeated)
@@ -1320,8 +1320,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         (4.125, 0.5)
         """
         reduce_columns = choose_reduction(reduce, out)
-        is_default = type(in_axes) is int and not in_axes
-        is_usual = is_default and out is None and executor is None and chunk_size is None and not progress
+        is_usual = is_usual_batch(in_axes, out, executor, chunk_size, progress=progress)
         repeated = self._begin_batch(args, keywords, threads, is_usual=is_usual, gradient=True)
         if repeated is not None:
             return reduce_columns(repeated)  # type: ignore[no-any-return]
