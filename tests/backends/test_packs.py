@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..support.sampling import choose_count, sample_pairs
 from ..support.threads import run_in_threads
 
 LANES = program_steps.PACK_LANES[-1]
+MIN_PACK_SIZE = program_steps.MIN_PACK_SIZE
 
 
 def place_side_by_side(circuit: Circuit, count: int) -> Circuit:
@@ -127,15 +129,16 @@ def test_calls_are_packed_where_there_are_enough(count: int) -> None:
     packs = list_packs(place_side_by_side(wg.circuit("sin(x)"), count), None)
     sizes = sorted(pack.size for pack in packs)
 
-    assert bool(packs) == (count >= program_steps.MIN_PACK_SIZE)
+    assert bool(packs) == (count >= MIN_PACK_SIZE)
     assert all(pack.size <= pack.lanes <= LANES for pack in packs)
-    assert not sizes or sizes[0] >= program_steps.MIN_PACK_SIZE
+    assert not sizes or sizes[0] >= MIN_PACK_SIZE
 
 
 def test_a_chain_of_calls_is_not_packed() -> None:
-    formula = "sin(sin(sin(sin(sin(sin(x))))))"
+    circuit = wg.circuit("sin(sin(sin(sin(sin(sin(x))))))")
 
-    assert list_packs(wg.circuit(formula)) == []
+    assert list_packs(circuit, None) == []
+    assert all(isinstance(pack.kind, SavedCall) for pack in list_packs(circuit))
 
 
 def test_backward_steps_read_calls_that_were_made_beforehand() -> None:
@@ -167,9 +170,10 @@ def test_random_circuits_agree_in_every_window(window: int, seed: int, monkeypat
     np.testing.assert_allclose(row[1:], list(wanted.grads.values()), rtol=1e-9, atol=1e-12)
 
 
-def test_every_node_comes_after_its_sources_and_once() -> None:
-    for seed in range(4):
-        graph = build_program(random_workload(400, seed).circuit, 0).stream.graph
+@pytest.mark.parametrize(("nodes", "seeds"), [(60, range(8)), (400, range(4))])
+def test_every_node_comes_after_its_sources_and_once(nodes: int, seeds: Sequence[int]) -> None:
+    for seed in seeds:
+        graph = build_program(random_workload(nodes, seed).circuit, 0).stream.graph
         places = np.argsort(graph.order)
         steps = np.cumsum(graph.packs != program_steps.INSIDE_PACK)[places]
         readers = np.repeat(np.arange(len(graph)), np.diff(graph.starts))
@@ -177,6 +181,80 @@ def test_every_node_comes_after_its_sources_and_once() -> None:
         assert sorted(graph.order.tolist()) == list(range(len(graph)))
         assert (graph.packs > 1).any()
         assert (steps[graph.sources] < steps[readers]).all()
+
+
+def make_pendulum(steps: int) -> Circuit:
+    """Return the energy of a pendulum after some steps, whose sines are taken one after the other."""
+
+    def swing(angle: Any, speed: Any) -> Any:
+        for _ in range(steps):
+            speed = speed - 0.1 * np.sin(angle)
+            angle = angle + 0.1 * speed
+        return speed * speed - np.cos(angle)
+
+    return wg.trace(swing, 0.3, 0.1)
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 9, 11, 20])
+def test_calls_for_the_way_back_are_packed_where_nodes_depend_on_each_other(count: int) -> None:
+    program = build_program(make_pendulum(count), 0)
+    stream = program.stream
+    packs = [stream.keys[which].key for which in stream.which.tolist()]
+    sizes = [key.size for key in packs if isinstance(key, PackStep)]
+    backward = [key for key in packs if isinstance(key, BackwardStep) and key.kind.op.name == "sin"]
+
+    assert sizes == [size for size in [LANES] * (count // LANES) + [count % LANES] if size >= MIN_PACK_SIZE]
+    assert all(isinstance(key.kind, SavedCall) for key in packs if isinstance(key, PackStep))
+    assert {calls_function(key, PLAIN) for key in backward} == {count < MIN_PACK_SIZE}
+
+
+def keep_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute all nodes in the order of the circuit, each on its own."""
+    monkeypatch.setattr(program_steps, "MIN_ORDERED_NODES", 10**9)
+    monkeypatch.setattr(program_steps, "MIN_PACK_SIZE", 10**9)
+
+
+@pytest.mark.parametrize("way", ["stencils", "llvm"])
+@pytest.mark.parametrize("seed", range(6))
+def test_order_and_calls_made_beforehand_change_no_bits(way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["a = x ** y; log(a) ** sin(x * a) / y", "cos(tan(sin(cos(tan(sin(cos(tan(sin(x)))))))))"]
+    circuits = [random_workload(60, seed).circuit, make_pendulum(20), *map(wg.circuit, texts)]
+    alone = [circuit for circuit in circuits if not list_packs(circuit, None)]
+    points = [np.random.default_rng(seed).uniform(0.5, 1.5, (3, len(circuit.inputs))).tolist() for circuit in alone]
+    rows = [RUNNERS[way](circuit, where, 0) for circuit, where in zip(alone, points, strict=True)]
+    keep_plain(monkeypatch)
+
+    for circuit, where, row in zip(alone, points, rows, strict=True):
+        assert is_same(RUNNERS[way](Circuit(circuit.columns), where, 0), row)
+
+
+def multiply_beside_a_chain(x: Any, *, products: int, calls: int) -> Any:
+    """Return the sum of products and of a chain of calls that comes after them."""
+    total = x * x
+    for k in range(products):
+        total = total + x * (k + 2.0)
+    for _ in range(calls):
+        x = np.tanh(x)
+    return total + x
+
+
+@pytest.mark.parametrize(("products", "calls", "is_first"), [(30, 12, True), (5, 2, False), (60, 2, False)])
+def test_the_longest_chain_of_calls_begins_first(products: int, calls: int, is_first: bool) -> None:
+    circuit = wg.trace(partial(multiply_beside_a_chain, products=products, calls=calls), 0.3)
+    names = {row.node: row.op.name for row in circuit.rows() if row.sources}
+    order = build_program(circuit).stream.graph.order.tolist()
+
+    assert (next(names[node] for node in order if node in names) == "tanh") == is_first
+
+
+def test_long_programs_are_ordered_within_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    circuit = wg.trace(partial(multiply_beside_a_chain, products=30, calls=12), 0.3)
+    monkeypatch.setattr(program_steps, "SCHEDULING_WINDOW", 16)
+    order = build_program(circuit).stream.graph.order
+
+    assert (order != np.arange(len(order))).any()
+    assert (np.diff(order // 16) >= 0).all()
+    assert at_points(build_program(circuit, 0), [[0.3]])[0, 0] == circuit.run([0.3]).output
 
 
 @pytest.mark.parametrize("nodes", [250, 400])

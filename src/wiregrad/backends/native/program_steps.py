@@ -1,12 +1,12 @@
 """The steps of a native program in the order in which they run, and the slot or register of each value and gradient.
 
 `sweep_gradients` finds which nodes are needed, which gradients can flow, and how each gradient meets what is already
-there. `pack_calls` orders the nodes so that independent calls of one function are computed as one vector. `plan_buffer`
-finds which slot of the working buffer each value and gradient has while it is still read. A node's inputs have smaller
-indices, so each of these is a few loops over the nodes, forward or backward. The loops are compiled once, because in
-Python they would take longer than the rest of compiling a circuit. Time runs from 0 to n - 1 forward; the backward step
-of node i comes at 2n - 1 - i. A value gives its slot back just before its last reader writes, so a chain of nodes works
-in one slot.
+there. `arrange_calls` orders the nodes so that independent calls of one function are computed as one vector, or so that
+the critical path begins first. `plan_buffer` finds which slot of the working buffer each value and gradient has while
+it is still read. A node's inputs have smaller indices, so each of these is a few loops over the nodes, forward or
+backward. The loops are compiled once, because in Python they would take longer than the rest of compiling a circuit.
+Time runs from 0 to n - 1 forward; the backward step of node i comes at 2n - 1 - i. A value gives its slot back just
+before its last reader writes, so a chain of nodes works in one slot.
 
 `assign_registers` gives a number that is read again soon a register from the step that writes it to the step that reads
 it; where there are too few, the one that would be held longest goes without. A step that calls a function loses all
@@ -21,6 +21,7 @@ are made from the resulting `StepStream`.
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import (
+    INTRINSIC_FUNCTIONS,
     LlvmArray,
     LlvmValue,
     LlvmVariable,
@@ -78,7 +80,17 @@ from wiregrad.errors import NoRuleError, NotNativeError
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 from wiregrad.lazy import NamedTuple, record
-from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
+from wiregrad.ops.c_expressions import (
+    BinaryExpression,
+    CallExpression,
+    ChoiceExpression,
+    InputExpression,
+    NumberExpression,
+    ScalarExpression,
+    direct_parts,
+    parse_c_text,
+    walk_expression,
+)
 
 _Integer = TypeVar("_Integer", bound=np.integer)
 
@@ -273,6 +285,7 @@ class _Planner(NamedTuple):
     sweep: Callable[..., None]
     place: Callable[..., int]
     rank: Callable[..., None]
+    measure: Callable[..., None]
     schedule: Callable[..., None]
 
 
@@ -284,8 +297,9 @@ def _load_planner() -> _Planner:
     sweep = ctypes.CFUNCTYPE(None, *whole, *pointers[:12])(addresses[0])
     place = ctypes.CFUNCTYPE(ctypes.c_int64, *whole, *pointers)(addresses[1])
     rank = ctypes.CFUNCTYPE(None, *whole[:2], *pointers[:5])(addresses[2])
-    schedule = ctypes.CFUNCTYPE(None, *whole, *whole, *pointers[:14])(addresses[3])
-    return _Planner(sweep, place, rank, schedule)
+    measure = ctypes.CFUNCTYPE(None, *whole[:1], *pointers[:5])(addresses[3])
+    schedule = ctypes.CFUNCTYPE(None, *whole, *whole, *pointers[:14])(addresses[4])
+    return _Planner(sweep, place, rank, measure, schedule)
 
 
 def write_planner() -> str:
@@ -294,6 +308,7 @@ def write_planner() -> str:
     _write_sweep(w)
     _write_placement(w)
     _write_ranking(w)
+    _write_measurement(w)
     _write_schedule(w)
     return w.format_module()
 
@@ -557,6 +572,15 @@ MIN_PACK_SIZE = 3
 """Two calls of a scalar function take about as long as one call on a vector."""
 MIN_AVERAGE_PACK = 2
 """Calls are packed if at least so many of one kind are at the same depth, on average."""
+MIN_CALL_SHARE = 1 / 8
+"""Nodes are ordered by the longest path to the end if at least this part of them call functions.
+
+Plain arithmetic is faster in the order of the circuit, in which numbers stay in registers for a shorter time.
+"""
+MIN_ORDERED_NODES = 40
+"""A processor looks ahead over all of a shorter program, so that its order does not matter."""
+CALL_CYCLES, DIVISION_CYCLES, ARITHMETIC_CYCLES, STEP_CYCLES = 40, 13, 4, 4
+"""Approximate cycles of a function, a division, another operation, and of a number's way to the next step."""
 PACK_SHAPES = 2 * (MAX_PACK_LANES + 1)
 """The number of shapes of packs: sizes, and whether results follow one another."""
 PACK_LANES = (4, 8)
@@ -571,26 +595,111 @@ class PlannedProgram(NamedTuple):
     sweep: GradientSweep
 
 
-def pack_calls(program: PlannedProgram, real: RealType) -> PlannedProgram:
-    """Group the calls of functions into packs; return the program as it is if too few of them are independent.
+def arrange_calls(program: PlannedProgram, real: RealType) -> PlannedProgram:
+    """Group the calls of functions into packs; where too few of them are independent, begin the critical path first.
 
     Whether calls are packed depends on what the outputs are computed from, not on gradients, so that values have the
     same bits with and without a gradient.
     """
     graph, _, sweep = program
     lanes = max((lanes for lanes in PACK_LANES if lanes * 8 <= jit.vector_bytes()), default=0)
-    if real != RealType("double") or not lanes:
+    if real != RealType("double"):
         return program
     table = graph.kinds.table
     scheduled = (sweep.live != 0) & (graph.roles == OPERATION_ROLE)
-    calling = np.array([kind is not None and calls_function(kind, real) for kind in table], np.bool_)
-    if not _has_enough_packs(graph, scheduled, calling[graph.kinds.nodes]):
+    calls = np.array([kind is not None and calls_function(kind, real) for kind in table], np.bool_)
+    calling = scheduled & calls[graph.kinds.nodes]
+    can_pack = lanes and any(kind is not None and _find_least_pack(kind, real, lanes) for kind in table)
+    if can_pack and _has_enough_packs(graph, scheduled, calling):
+        saving = _save_calls(program, lambda call, count: True)
+        order, packs = _schedule_steps(saving.graph, saving.sweep.live, real, lanes)
+        return saving._replace(graph=replace(saving.graph, order=order, packs=packs))
+    nodes = int(scheduled.sum())
+    if nodes >= MIN_ORDERED_NODES and calling.sum() >= MIN_CALL_SHARE * nodes:
+        program = program._replace(graph=replace(graph, order=_order_by_critical_path(graph, scheduled)))
+    return _pack_saved_calls(program, real, lanes) if lanes else program
+
+
+def _pack_saved_calls(program: PlannedProgram, real: RealType, lanes: int) -> PlannedProgram:
+    """Make calls of backward steps beforehand, in packs, where there are enough of one function.
+
+    A pack comes right after the last of the nodes that its calls belong to. The calls read nothing but operands of
+    these nodes, so packs are full even if the nodes depend on each other. Functions that round in another way for one
+    number than for vectors are left alone, so the bits of gradients are those of a program without packs.
+    """
+
+    def is_worth_it(call: SavedCall, count: int) -> bool:
+        return count >= MIN_PACK_SIZE and _find_least_pack(call, real, lanes) == MIN_PACK_SIZE
+
+    saving = _save_calls(program, is_worth_it)
+    if saving is program:
         return program
-    if not any(kind is not None and _find_least_pack(kind, real, lanes) for kind in table):
-        return program
-    saving = _save_calls(program)
-    order, packs = _schedule_steps(saving.graph, saving.sweep.live, real, lanes)
+    order, packs = _place_saved_calls(saving.graph, program.graph.order, lanes)
     return saving._replace(graph=replace(saving.graph, order=order, packs=packs))
+
+
+def _place_saved_calls(
+    graph: ProgramGraph, order: NDArray[np.int32], lanes: int
+) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    """Return the order of all nodes, given that of those which are no saved calls, and where packs begin."""
+    places = np.empty(len(graph), np.intp)
+    places[order] = 2 * np.arange(len(order))
+    owners, slots = np.nonzero(graph.saved >= 0)
+    calls = graph.saved[owners, slots]
+    sorting = np.lexsort((places[owners], graph.kinds.nodes[calls]))
+    owners, calls = owners[sorting], calls[sorting]
+    kinds = graph.kinds.nodes[calls]
+    begins = (np.arange(len(calls)) - np.searchsorted(kinds, kinds)) % lanes == 0
+    first = np.flatnonzero(begins)
+    sizes = np.diff(first, append=len(calls))
+    numbers = np.zeros(len(graph), np.intp)
+    numbers[calls] = np.cumsum(begins) - 1
+    places[calls] = (np.maximum.reduceat(places[owners], first) + 1)[numbers[calls]]
+    merged = np.lexsort((numbers, places)).astype(np.int32)
+    new_places = np.argsort(merged)[calls]
+    packs = np.zeros(len(graph), np.int8)
+    packs[new_places] = np.where(sizes < MIN_PACK_SIZE, 0, INSIDE_PACK)[numbers[calls]]
+    starts = np.minimum.reduceat(new_places, first)[sizes >= MIN_PACK_SIZE]
+    packs[starts] = sizes[sizes >= MIN_PACK_SIZE]
+    return merged, packs
+
+
+def _order_by_critical_path(graph: ProgramGraph, scheduled: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Return the nodes by the cycles on the longest path from each to the end, the most first.
+
+    A node comes after its sources, from which the path is longer. So what everything else waits for begins first, and
+    the processor computes the rest beside it.
+    """
+    cycles = np.array([0 if kind is None else _estimate_cycles(kind) for kind in graph.kinds.table], np.int32)
+    remaining = np.zeros(len(graph), np.int32)
+    own = cycles[graph.kinds.nodes]
+    arrays: list[NDArray[np.integer]] = [graph.starts, graph.sources, scheduled.view(np.uint8), own, remaining]
+    _load_planner().measure(len(graph), *_list_addresses(arrays))
+    remaining[~scheduled] = np.iinfo(np.int32).max
+    windows = np.arange(len(graph)) // SCHEDULING_WINDOW
+    return np.lexsort((-remaining, windows)).astype(np.int32)
+
+
+@cache
+def _estimate_cycles(kind: ForwardKind) -> int:
+    """Estimate the cycles from the operands of a step to its result."""
+    return STEP_CYCLES + _estimate_tree_cycles(lower_forward(kind)[0])
+
+
+def _estimate_tree_cycles(tree: ScalarExpression) -> int:
+    return _find_own_cycles(tree) + max(map(_estimate_tree_cycles, direct_parts(tree)), default=0)
+
+
+def _find_own_cycles(tree: ScalarExpression) -> int:
+    match tree:
+        case InputExpression() | NumberExpression():
+            return 0
+        case CallExpression(name) if name not in INTRINSIC_FUNCTIONS:
+            return CALL_CYCLES
+        case CallExpression("sqrt") | BinaryExpression("/"):
+            return DIVISION_CYCLES
+        case _:
+            return ARITHMETIC_CYCLES
 
 
 def _has_enough_packs(graph: ProgramGraph, scheduled: NDArray[np.bool_], calling: NDArray[np.bool_]) -> bool:
@@ -623,8 +732,11 @@ def _find_least_pack(kind: ForwardKind, real: RealType, lanes: int) -> int:
     return MIN_PACK_SIZE if single == wide else 1
 
 
-def _save_calls(program: PlannedProgram) -> PlannedProgram:
-    """Add nodes for the calls of backward steps that can be made beforehand."""
+def _save_calls(program: PlannedProgram, is_worth_it: Callable[[SavedCall, int], bool]) -> PlannedProgram:
+    """Add nodes for the calls of backward steps that can be made beforehand.
+
+    `is_worth_it` decides it for each kind of call, given the number of nodes that make it.
+    """
     graph, _, sweep = program
     nodes = graph.kinds.nodes
     saving = np.array([_can_save_calls(kind) for kind in graph.kinds.table], np.bool_) if graph.root >= 0 else None
@@ -634,7 +746,16 @@ def _save_calls(program: PlannedProgram) -> PlannedProgram:
     table = list(graph.kinds.table)
     numbers = {kind: k for k, kind in enumerate(table) if kind is not None}
     codes, which, _ = number_keys(nodes[backward].astype(np.int64) << VARIANT_BITS | sweep.variants[backward])
-    calls = np.array([_number_saved_calls(table, numbers, code) for code in codes.tolist()], np.int32)[which]
+    found = [_list_saved_calls(table, code) for code in codes.tolist()]
+    counts = Counter[SavedCall]()
+    for kinds, count in zip(found, np.bincount(which).tolist(), strict=True):
+        counts.update(dict.fromkeys(kinds, count))
+    chosen = {call for call, count in counts.items() if is_worth_it(call, count)}
+    if not chosen:
+        return program
+    kept = [[call for call in kinds if call in chosen] for kinds in found]
+    numbered = [_number_kinds(table, numbers, code, kinds) for code, kinds in zip(codes.tolist(), kept, strict=True)]
+    calls = np.array(numbered, np.int32)[which]
     own = nodes.copy()
     own[backward] = calls[:, 0]
     is_call = calls[:, 1:] >= 0
@@ -660,21 +781,29 @@ def _can_save_calls(kind: ForwardKind | None) -> bool:
     return bool(find_saved_calls(kind, sum(1 << slot for slot in carried)))
 
 
-def _number_saved_calls(table: list[ForwardKind | None], numbers: dict[ForwardKind, int], code: int) -> list[int]:
-    """Return the kind of nodes whose backward step reads saved calls, and the kinds of these; -1 where there is none.
-
-    The code is that of a backward step: the kind of its node, and how gradients meet. New kinds are added to the table.
-    """
+def _list_saved_calls(table: list[ForwardKind | None], code: int) -> list[SavedCall]:
+    """Return the calls that a backward step could read; the code is that of its node's kind and how gradients meet."""
     kind = table[code >> VARIANT_BITS]
     assert isinstance(kind, NodeKind)
     moving = sum(1 << slot for slot in range(len(kind.types)) if code >> 2 * slot & 3)
-    found = kind._replace(saved=find_saved_calls(kind, moving))
-    wanted: list[ForwardKind] = [found, *(SavedCall(call, kind.types) for call in found.saved)]
-    for new in wanted:
+    return [SavedCall(call, kind.types) for call in find_saved_calls(kind, moving)]
+
+
+def _number_kinds(
+    table: list[ForwardKind | None], numbers: dict[ForwardKind, int], code: int, calls: list[SavedCall]
+) -> list[int]:
+    """Return the number of the kind of nodes that read saved calls, and those of the calls; -1 where there is none.
+
+    New kinds are added to the table.
+    """
+    kind = table[code >> VARIANT_BITS]
+    assert isinstance(kind, NodeKind)
+    kinds: list[ForwardKind] = [kind._replace(saved=tuple(call.tree for call in calls)), *calls]
+    for new in kinds:
         if new not in numbers:
             numbers[new] = len(table)
             table.append(new)
-    return [*(numbers[new] for new in wanted), *[-1] * (MAX_SAVED_CALLS - len(found.saved))]
+    return [*(numbers[new] for new in kinds), *[-1] * (MAX_SAVED_CALLS - len(calls))]
 
 
 def _append_calls(graph: ProgramGraph, owners: NDArray[np.intp], kinds: NDArray[np.int32]) -> ProgramGraph:
@@ -784,6 +913,25 @@ def _write_ranking(w: LlvmWriter) -> None:
             found = depths[source] + p.arrays["calling"][source]
             depth.store(w.select(found > depth.load(), found, depth.load()))
         depths[i] = depth.load()
+    w.end_function()
+
+
+_MEASURE_ARRAYS = {
+    **dict.fromkeys(["starts", "sources"], "i32"),
+    "scheduled": "i8",
+    **dict.fromkeys(["cycles", "remaining"], "i32"),
+}
+
+
+def _write_measurement(w: LlvmWriter) -> None:
+    """Write the pass that finds the cycles from the beginning of each node to the end, on the longest path."""
+    p, _ = _begin_planner_function(w, "void", "measure", ["n"], _MEASURE_ARRAYS)
+    remaining = p.arrays["remaining"]
+    with loop_over(0, p.nodes, down=True) as i, when_all(p.arrays["scheduled"][i]):
+        own = remaining[i] + p.arrays["cycles"][i]
+        remaining[i] = own
+        with p.loop_over_wires(i) as (_, source), when_all(p.arrays["scheduled"][source], remaining[source] < own):
+            remaining[source] = own
     w.end_function()
 
 

@@ -50,12 +50,12 @@ from wiregrad.backends.native.program_steps import (
     FixedSlots,
     PlannedProgram,
     StepStream,
+    arrange_calls,
     find_node_kinds,
     make_backward_tables,
     make_program_graph,
     make_step_stream,
     number_keys,
-    pack_calls,
     plan_buffer,
     sweep_gradients,
 )
@@ -250,7 +250,7 @@ def _plan_while_locked(request: _BuildRequest, *, packs: bool) -> StepPlan:
     layout = _lay_out_head(circuit, real)
     graph = make_program_graph(circuit, kinds, root, wanted)
     planned = PlannedProgram(graph, tables, sweep_gradients(graph, tables))
-    graph, tables, sweep = pack_calls(planned, real) if packs else planned
+    graph, tables, sweep = arrange_calls(planned, real) if packs else planned
     buffer_plan = plan_buffer(graph, tables, sweep, layout.slots)
     if buffer_plan.slots * real.total_bytes > MAX_OFFSET:
         raise NotNativeError(f"the circuit needs a buffer of {buffer_plan.slots:,} numbers, beyond 32-bit offsets")
