@@ -1235,6 +1235,14 @@ static inline void note_variable(NamedRows *named, PyObject *value, Py_ssize_t n
 /* Note the variables of a frame that hold values of the tape; -1 on an error. */
 static int note_locals(TraceSites *self, NamedRows *named, PyFrameObject *frame)
 {
+#if PY_VERSION_HEX >= 0x030D0000
+    /* Like `_keeps_variables` in user_code.py, which says why. */
+    PyCodeObject *code_of_frame = PyFrame_GetCode(frame);
+    const int flags = code_of_frame->co_flags;
+    Py_DECREF(code_of_frame);
+    if (flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))
+        return 0;
+#endif
 #if PY_VERSION_HEX < 0x030C0000
     PyCodeObject *code = frame->f_frame->f_code;
     if (code->co_flags & CO_OPTIMIZED) {

@@ -12,6 +12,7 @@ behind `write` is run by a test. Python itself suggests names that are similar.
 
 from __future__ import annotations
 
+import linecache
 import sys
 import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -320,6 +321,15 @@ def is_library_file(file: str) -> bool:
 def is_scipy_file(file: str) -> bool:
     """Return whether a file belongs to SciPy."""
     return _SCIPY_FOLDER in file.replace("\\", "/")
+
+
+def read_line_of_code(file: str, number: int, variables: dict[str, object] | None = None) -> str:
+    """Return a line of a source file; empty if it is not known.
+
+    All code that was executed from a text has the file name `<string>`, under which Python 3.13 finds the text of
+    `python -c`; what is found there may be something else, so it is not shown.
+    """
+    return "" if file == "<string>" else linecache.getline(file, number, variables)
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:

@@ -253,6 +253,8 @@ if TYPE_CHECKING:
 else:
     from collections import _tuplegetter
 
+    UNKNOWN_FIELD_ERROR = ValueError if sys.version_info < (3, 13) else TypeError
+
     class NamedFields(tuple):
         """What all named tuples share; `collections.namedtuple` makes these methods again for every class."""
 
@@ -271,7 +273,7 @@ else:
             """Return a copy with other values of some fields."""
             made = self._make(map(changes.pop, self._fields, self))
             if changes:
-                raise ValueError(f"Got unexpected field names: {list(changes)!r}")
+                raise UNKNOWN_FIELD_ERROR(f"Got unexpected field names: {list(changes)!r}")
             return made
 
         __replace__ = _replace

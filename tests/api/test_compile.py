@@ -1173,7 +1173,11 @@ def test_a_kind_of_arguments_may_be_added_while_another_is_explained() -> None:
 
 def test_threads_may_read_what_other_threads_add() -> None:
     def f(*numbers: Any) -> Any:
-        return sum(x * x if x > 0 else -x for x in numbers)
+        total = 0.0
+        # Since Python 3.12 `sum` of floats adds what was rounded away.
+        for x in numbers:
+            total += x * x if x > 0 else -x
+        return total
 
     fast, failures = wg.compile(f), list[Any]()
     fast(1.0)

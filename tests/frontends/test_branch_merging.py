@@ -934,7 +934,11 @@ def test_instructions_are_those_of_dis() -> None:
         found = list_instructions(code)
 
         assert [step[:3] for step in found] == [(step.offset, step.opcode, step.opname) for step in wanted]
-        assert [step.argval for step in found] == [step.argval for step in wanted]
+        # The argument of a prefix is a part of that of the next instruction; dis says so since Python 3.13.
+        prefixes = {dis.EXTENDED_ARG}
+        assert [step.argval for step in found if step.opcode not in prefixes] == [
+            step.argval for step in wanted if step.opcode not in prefixes
+        ]
         assert [step.arg for step in found if step.opcode >= dis.HAVE_ARGUMENT] == [
             step.arg for step in wanted if step.opcode >= dis.HAVE_ARGUMENT
         ]

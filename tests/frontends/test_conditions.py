@@ -20,6 +20,9 @@ from ..support.conditional_programs import Program, random_program
 from ..support.limits import PATIENCE
 from ..support.sampling import sample_some
 
+# Of plain conditions, since Python 3.12.
+pytestmark = pytest.mark.filterwarnings("ignore:Bitwise inversion:DeprecationWarning")
+
 COUNT, SAMPLE, PART = 5_000, 25, 199
 ULPS = 4
 

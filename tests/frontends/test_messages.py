@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import decimal
 import fractions
+import linecache
 import math
 import re
 import statistics
@@ -32,6 +33,7 @@ from wiregrad.errors import (
     ShapeError,
     UnknownAttributeError,
     WiregradError,
+    read_line_of_code,
     suggest_name,
 )
 from wiregrad.frontends.recording import hints
@@ -633,3 +635,11 @@ def test_the_gradient_of_an_updated_parameter_leads_to_its_data() -> None:
     w = w - 0.1 * w.grad
     with pytest.raises(MutationError, match=re.escape("replaced it: write w.data = w.data - step")):
         w.grad = 0
+
+
+@pytest.mark.parametrize(("file", "is_shown"), [("<string>", False), ("<ipython-input-1>", True)])
+def test_lines_of_executed_text_are_not_mixed_up(file: str, is_shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = "import something(else)\n"
+    monkeypatch.setitem(linecache.cache, file, (len(other), None, [other], file))
+
+    assert read_line_of_code(file, 1) == (other if is_shown else "")

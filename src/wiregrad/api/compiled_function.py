@@ -13,7 +13,6 @@ decides whether another recording pays. Batches are in `batches`.
 from __future__ import annotations
 
 import functools
-import linecache
 import re
 import threading
 import time
@@ -71,6 +70,7 @@ from wiregrad.errors import (
     OperandError,
     add_missing_names,
     lead_to,
+    read_line_of_code,
     short_repr,
 )
 from wiregrad.frontends.recording.arguments import LEAF, ContainerTree, flatten, match_leaves, unflatten
@@ -2264,7 +2264,7 @@ def explain_variation(variants: Sequence[RecordedVariant]) -> str:
 
 def _is_while_loop(place: Place | None) -> bool:
     """Return whether the code at a place is the head of a while loop."""
-    return place is not None and linecache.getline(place.file, place.line).strip().startswith("while ")
+    return place is not None and read_line_of_code(place.file, place.line).strip().startswith("while ")
 
 
 def _write_test(variant: RecordedVariant, check: Certificate) -> str:

@@ -11,7 +11,6 @@ Nothing is computed again, so an answer holds for the dtype and the kernels that
 
 from __future__ import annotations
 
-import linecache
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from wiregrad.backends.interpreter import RUN_MAKERS
 from wiregrad.dtypes import WIRE_DTYPES, WireType, count_with_noun, format_brief_number, to_python_number
-from wiregrad.errors import InputError, NonFiniteError, short_repr
+from wiregrad.errors import InputError, NonFiniteError, read_line_of_code, short_repr
 from wiregrad.exchange.observed_advice import HALF_LIMITS, BrokenElement, advise, only_overflows
 from wiregrad.frontends.recording.custom_ops import FUNCTION_OP
 from wiregrad.inspect.flow import (
@@ -60,7 +59,7 @@ class SourceCall:
         positions = next(islice(self.code.co_positions(), self.instruction // 2, None), None)
         if positions is None or positions[0] != positions[1] or positions[2] is None or positions[3] is None:
             return ""
-        line = linecache.getline(self.place.file, positions[0] or 0).encode()
+        line = read_line_of_code(self.place.file, positions[0] or 0).encode()
         return line[positions[2] : positions[3]].decode(errors="replace")
 
 

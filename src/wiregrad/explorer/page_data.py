@@ -26,7 +26,6 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-import linecache
 import math
 import re
 from base64 import b64encode
@@ -43,7 +42,15 @@ from numpy.typing import NDArray
 from wiregrad.backends import RunRecord, interpreter
 from wiregrad.draw.layout.boxes import BoxKind, escape_unprintable
 from wiregrad.dtypes import BOOL, FLOAT, MINUS, JsonValue, format_brief_number, format_short
-from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, InputError, WiregradError, short_repr
+from wiregrad.errors import (
+    CircuitError,
+    FileAccessError,
+    FileFormatError,
+    InputError,
+    WiregradError,
+    read_line_of_code,
+    short_repr,
+)
 from wiregrad.explorer import (
     PAGE_SCHEMA,
     encode_gradient,
@@ -499,7 +506,7 @@ def _read_lines_around(circuit: CircuitGraph, node: int) -> list[list[Any]]:
     place = circuit.columns.places.label_of(node)
     assert place is not None
     numbers = range(max(place.line - LINES_BEFORE, 1), place.line + LINES_AFTER + 1)
-    lines: list[tuple[int, str]] = [(number, linecache.getline(place.file, number).rstrip()) for number in numbers]
+    lines: list[tuple[int, str]] = [(number, read_line_of_code(place.file, number).rstrip()) for number in numbers]
     shared = min(len(text) - len(text.lstrip()) for _, text in lines if text)
     return [[number, text[shared:]] for number, text in lines if text or number < place.line]
 
@@ -512,7 +519,7 @@ def read_source_line(circuit: CircuitGraph, node: int) -> str:
     ''
     """
     place = circuit.columns.places.label_of(node)
-    return "" if place is None or place.file == FORMULA_FILE else linecache.getline(place.file, place.line).strip()
+    return "" if place is None or place.file == FORMULA_FILE else read_line_of_code(place.file, place.line).strip()
 
 
 MAX_SIDE = 32

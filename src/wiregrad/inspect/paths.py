@@ -26,6 +26,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -729,7 +730,8 @@ def paths(run: RunRecord, name: str, k: int = 10) -> Paths:
         total = run.gradient(region.target)
         live = region.count_paths(region.is_live)
         sums = _sum_contributions(search, largest, live, total)
-        rest = sums.added - sum([path.contribution for path in largest], 0.0)
+        # Since Python 3.12 `sum` would add what was rounded away.
+        rest = sums.added - reduce(operator.add, [path.contribution for path in largest], 0.0)
     return Paths(
         node=run.circuit.reference_to(region.target),
         output=run.circuit.reference_to(index.root),

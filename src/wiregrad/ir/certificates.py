@@ -9,7 +9,6 @@ its certificates here, so that no result comes from a branch that the function w
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.dtypes import WireValue, to_python_number
-from wiregrad.errors import BranchError, InputError, short_repr
+from wiregrad.errors import BranchError, InputError, read_line_of_code, short_repr
 from wiregrad.ir.circuit import CircuitGraph
 from wiregrad.ir.columns import Certificate, Place
 from wiregrad.ir.op import Pattern
@@ -235,7 +234,7 @@ def _write_operand(circuit: CircuitGraph, node: int) -> str:
 
 
 def _read_source_line(place: Place) -> str:
-    return _STATEMENT_WORDS.sub("", linecache.getline(place.file, place.line).strip())
+    return _STATEMENT_WORDS.sub("", read_line_of_code(place.file, place.line).strip())
 
 
 def _write_inputs(circuit: CircuitGraph, values: Sequence[Any], node: int) -> str:

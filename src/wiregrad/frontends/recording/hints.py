@@ -19,7 +19,6 @@ from __future__ import annotations
 import ast
 import dis
 import inspect
-import linecache
 import math
 import re
 import sys
@@ -40,6 +39,7 @@ from wiregrad.errors import (
     format_user_line,
     is_library_file,
     is_scipy_file,
+    read_line_of_code,
 )
 from wiregrad.frontends.recording.user_code import INDEXING_FUNCTIONS
 from wiregrad.ir import TABLE
@@ -666,7 +666,7 @@ def find_running_text(frame: FrameType, position: int | None = None) -> tuple[st
     first, last, start, stop = place
     if first is None or first != last:
         return opname, ""
-    line = linecache.getline(code.co_filename, first, frame.f_globals)
+    line = read_line_of_code(code.co_filename, first, frame.f_globals)
     return opname, line.encode()[start:stop].decode(errors="replace")
 
 
@@ -734,7 +734,7 @@ def _find_maker(frame: FrameType, array: str) -> tuple[int, str] | None:
     pattern = re.compile(MADE_PATTERN.format(array=array))
     code = frame.f_code
     for line in range(frame.f_lineno - 1, code.co_firstlineno - 1, -1):
-        match = pattern.match(linecache.getline(code.co_filename, line, frame.f_globals))
+        match = pattern.match(read_line_of_code(code.co_filename, line, frame.f_globals))
         if match is not None:
             return line, match["maker"]
     return None

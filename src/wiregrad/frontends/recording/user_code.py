@@ -17,14 +17,13 @@ from __future__ import annotations
 import ast
 import builtins
 import dis
-import linecache
 import re
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache, partial, wraps
-from inspect import CO_GENERATOR
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from itertools import islice
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
@@ -32,7 +31,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.errors import find_user_frame, is_library_file
+from wiregrad.errors import find_user_frame, is_library_file, read_line_of_code
 from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.ir import Place
 from wiregrad.lazy import NamedTuple
@@ -1011,11 +1010,12 @@ class CallTracker:
         return call
 
     def frames_inside_out(self) -> list[FrameType]:
-        """Return the frames of all calls, those of inner calls first."""
+        """Return the frames of all calls whose variables can be read, those of inner calls first."""
         known = np.frombuffer(b"" if self.columns is None else self.columns.depths(), np.int32).tolist()
         depths = [known[call] if isinstance(call, int) else call.depth for call in self.calls.values()]
         frames = list(self.calls)
-        return [frames[k] for k in np.argsort(-np.array(depths, np.int64), kind="stable").tolist()]
+        ordered = [frames[k] for k in np.argsort(-np.array(depths, np.int64), kind="stable").tolist()]
+        return [frame for frame in ordered if _keeps_variables(frame.f_code)]
 
     def forget_frames(self) -> None:
         """Let go of all frames: they refer to values, and values to the tape, which is a reference cycle."""
@@ -1024,6 +1024,19 @@ class CallTracker:
             call.forget_frame()
         self.owner_parts.clear()
         self.calls.clear()
+
+
+RESUMABLE_FLAGS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+"""The flags of code whose calls can be left and resumed."""
+
+
+def _keeps_variables(code: CodeType) -> bool:
+    """Return whether the variables of a call can be read after its end.
+
+    Since Python 3.13 the frame of a generator that was dropped before its end has whatever was in memory before
+    (python/cpython#125723), and reading it crashes. Nothing tells such a frame from others.
+    """
+    return sys.version_info < (3, 13) or not code.co_flags & RESUMABLE_FLAGS
 
 
 def next_user_frame(frame: FrameType) -> FrameType | None:
@@ -1290,7 +1303,7 @@ def read_expression(code: CodeType, offset: int) -> str | None:
     line, last_line, start, end = _positions_of(code)[offset // 2]
     if line is None or last_line is None or start is None or end is None:
         return None
-    lines = [linecache.getline(code.co_filename, k, {}) for k in range(line, last_line + 1)]
+    lines = [read_line_of_code(code.co_filename, k, {}) for k in range(line, last_line + 1)]
     return _cut_expression([text.encode() for text in lines], start, end)
 
 

@@ -165,7 +165,7 @@ SILENT_OPCODES = frozenset(
     ["RESUME", "PRECALL", "NOP", "EXTENDED_ARG", "COPY_FREE_VARS", "TO_BOOL", "GET_ITER", "END_FOR"]
 )
 """Instructions that follow from others; leaving one out where it is needed gives other bytecode."""
-STORE_OPCODES = frozenset(["STORE_FAST", "STORE_DEREF"])
+STORE_OPCODES = frozenset(["STORE_FAST", "STORE_DEREF", "STORE_FAST_STORE_FAST"])
 LOAD = ast.Load()
 NULL = ast.Pass()
 """What stands on the stack below or above a function that is called."""
@@ -190,6 +190,11 @@ class _Region(NamedTuple):
     first: int
     end: int
     exits: frozenset[int]
+
+
+def _list_variables(step: CodeStep) -> tuple[str, ...]:
+    """Return the variable that an instruction loads or stores; since Python 3.13 there may be two."""
+    return step.argval if isinstance(step.argval, tuple) else (step.argval,)
 
 
 class _BytecodeReader:
@@ -397,8 +402,10 @@ class _BytecodeReader:
             step = self._steps[at]
             if step.opname not in STORE_OPCODES:
                 raise UnreadBytecodeError
-            targets.append(self._place(ast.Name(step.argval, ast.Store()), step))
+            targets += [self._place(ast.Name(name, ast.Store()), step) for name in _list_variables(step)]
             at += 1
+        if len(targets) > count:
+            raise UnreadBytecodeError
         return targets, at
 
     def _take(self, count: int) -> list[Any]:
@@ -425,8 +432,7 @@ class _BytecodeReader:
 
     def push_variables(self, step: CodeStep) -> None:
         """Push one variable, or two."""
-        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-        for name in names:
+        for name in _list_variables(step):
             self._push(ast.Name(name, LOAD), step)
 
     def push_global(self, step: CodeStep) -> None:

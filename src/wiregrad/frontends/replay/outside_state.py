@@ -23,6 +23,7 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache, partial
 from importlib.util import resolve_name
 from inspect import signature
+from reprlib import recursive_repr
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -92,6 +93,11 @@ DRAWING_PARAMETERS = frozenset("rng random_state seed method methods permutation
 """Parameters of functions of `scipy.stats` that draw random numbers or call something that may."""
 ATTRS_CODE = "<attrs generated"
 """How the file name begins of methods that the package attrs writes."""
+REPR_GUARD_CODE = recursive_repr()(lambda thing: "").__code__
+"""The code around a `__repr__` that notes the objects it describes, because they may contain themselves.
+
+Since Python 3.13 data classes have it.
+"""
 CYTHON_FUNCTION = "cython_function_or_method"
 """The name of the type of functions that Cython compiled; each package has its own such type."""
 RAW_MEMORY_ATTRIBUTES = ("__array_interface__", "__array_struct__")
@@ -257,7 +263,10 @@ class OutsideState:
             self.refuse_thing(function, path)
             return
         code = function.__code__
+        is_guard = code is REPR_GUARD_CODE
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            if is_guard and name == "repr_running":
+                continue
             held = read_cell(cell)
             self.snapshot.note_cell(cell)
             if name == "__class__" and issubclass(type(held), type):
@@ -265,7 +274,7 @@ class OutsideState:
                 self._follow_base(cast(type, held))
             elif self.reserve_things(1, path):
                 self.enqueue(held, name, name)
-        if known:
+        if known or is_guard:
             return
         self.snapshot.note_function(function)
         self.enqueue(function.__defaults__, f"the defaults of {path}")

@@ -327,6 +327,8 @@ class _ReadCollector:
         self.escaping.update(others)
         if last == CLASS_ATTRIBUTE:
             # A variable that methods have for `super()`; code that names it gets the class.
+            if _is_for_super(steps, index):
+                return
             self.names.add(last)
             if _is_compared(steps, index):
                 return
@@ -378,6 +380,11 @@ def _loaded_names(step: CodeStep) -> list[str]:
         names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
         return [str(name) for name in names]
     return [""]
+
+
+def _is_for_super(steps: Sequence[CodeStep], index: int) -> bool:
+    """Return whether a variable is loaded for `super().name` alone, which is one instruction since Python 3.12."""
+    return [step.opname for step in steps[index + 2 : index + 3]] == ["LOAD_SUPER_ATTR"]
 
 
 def _is_compared(steps: Sequence[CodeStep], index: int) -> bool:
