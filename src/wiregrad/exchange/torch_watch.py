@@ -1118,6 +1118,8 @@ class TorchWatch:
             if self._is_broken(join_linked_steps(list(self.steps))):
                 step = self._recorder.run.step
                 self._recorder = None
+                # The program goes on, and writes over gradients and parameters of the step that broke.
+                self._store.close()
                 if self._stops:
                     raise NonFiniteError(f"the loss or a gradient of step {step} is not finite; ask seen.blame()")
                 return
