@@ -243,6 +243,17 @@ class ObservedUpdate:
     nothing but 0, `reset` after another one; empty if it had one."""
 
 
+class PastStep(NamedTuple):
+    """What is remembered of a training step."""
+
+    step: int
+    loss: float
+    rate: float
+    """The learning rate of the update behind it; NaN if there is none."""
+    loss_key: object
+    """What is equal for the same loss of two steps."""
+
+
 @dataclass
 class ObservedRun:
     """The ops that a framework ran in one training step, in order, with their tensors and gradients."""
@@ -279,6 +290,10 @@ class ObservedRun:
     """Whether a gradient scaler multiplied the loss, which skips steps whose gradients overflow."""
     largest_loss: float = -math.inf
     """The largest loss of steps that are no longer held."""
+    first_step: PastStep | None = None
+    """The first step, if it is no longer held."""
+    best_step: PastStep | None = None
+    """The step with the lowest loss of those that are no longer held."""
     updated: Collection[str] = ()
     """The parameters that optimizers changed so far, in all steps."""
     eval_modules: Mapping[str, str] = field(default_factory=dict)
