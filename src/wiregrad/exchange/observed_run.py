@@ -34,6 +34,7 @@ from wiregrad.inspect.flow import (
     tally_numbers,
 )
 from wiregrad.inspect.report import Report, join_with_and
+from wiregrad.inspect.underflow import GUARDS, advise_underflow, find_vanished, vanishes
 from wiregrad.ir import Place
 from wiregrad.ir.builder import GraphBuilder, Port
 from wiregrad.ops.gradient_flow import add_flows
@@ -912,7 +913,7 @@ class ObservedFaults:
             said += f"; it turns into NaN in {later.title}" + (f" at {later.place}" if later.place else "")
         element = locate_forward_fault(self.run, op, tensor, has_nan=has_nan)
         kind = "overflow" if only_overflows(element) else "forward"
-        return make_finding(op, kind, said, spoils=(name,), suggestion=advise(element, self.run.framework))
+        return make_finding(op, kind, said, spoils=(name,), suggestion=suggest_remedy(self.run, op, element))
 
     def _describe_infinite_data(self, op: ObservedOp) -> str:
         """Say from which tensor from outside the infinities come that an op reads; empty if an op made them."""
@@ -996,7 +997,7 @@ class ObservedFaults:
         sent = self.run.read_held(gradient.sent[slot])
         index = None if sent is None else locate_first(~np.isfinite(sent))[0]
         element = break_element(self.run, op, "backward", gradient.sent[slot], index, slot)
-        return make_finding(op, "backward", said, spoils=names, suggestion=advise(element, self.run.framework))
+        return make_finding(op, "backward", said, spoils=names, suggestion=suggest_remedy(self.run, op, element))
 
 
 def describe_outside_fault(run: ObservedRun, tensor: int, *, has_nan: bool) -> str:
@@ -1229,6 +1230,22 @@ def break_element(
         divisor="" if last is None else last.title,
         divisor_call="" if last is None else last.library_call,
     )
+
+
+def suggest_remedy(run: ObservedRun, op: ObservedOp, element: BrokenElement) -> str:
+    """Return what to write instead of an op that broke; empty if nothing is known."""
+    for number, tensor in zip(element.inputs, op.inputs, strict=False):
+        maker = find_maker(run, tensor) if number == 0 else None
+        if maker is None or maker.title.removesuffix("_") not in GUARDS:
+            continue
+        dtype = run.tensors[tensor].dtype
+        numbers = [value for value in flatten_arguments((*maker.arguments, *maker.keywords.values()))]
+        vanished = [x for x in numbers if isinstance(x, float) and vanishes(x, dtype)]
+        texts = [] if maker.site is None else [maker.site.text]
+        vanished += [x for x in (find_vanished(texts, dtype),) if x is not None]
+        if vanished:
+            return advise_underflow(element.op, dtype, vanished[0])
+    return advise(element, run.framework)
 
 
 def to_real_number(number: Any) -> float:
