@@ -1155,10 +1155,32 @@ def flatten_arguments(value: Any) -> Iterator[Any]:
 
 def describe_inputs(run: ObservedRun, op: ObservedOp, shape: tuple[int, ...], index: tuple[int, ...]) -> str:
     """Describe the numbers that an op read: at one element if it works by element, else the largest of each input."""
+    masked = describe_masked_row(run, op, index)
+    if masked:
+        return masked
     words = [operand.text for operand in list_operands(run, op, shape, index)]
     return f" at {' and '.join(words)}" if words else ""
 
 
+def describe_masked_row(run: ObservedRun, op: ObservedOp, index: tuple[int, ...]) -> str:
+    """Describe the row that a softmax read, if all of it is -inf; empty if it is not, or for another op."""
+    if op.title not in SOFTMAX_OPS or not op.inputs:
+        return ""
+    array = run.read_value(op.inputs[0])
+    axis = next((number for number in op.arguments[1:] if type(number) is int), -1)
+    if array is None or array.ndim != len(index) or not array.ndim:
+        return ""
+    row = list[Any](index)
+    row[axis] = slice(None)
+    if not np.isneginf(array[tuple(row)]).all():
+        return ""
+    maker = find_maker(run, op.inputs[0])
+    where = "" if maker is None or maker.place is None else f", made by {maker.title.removesuffix('_')} at {maker.place}"
+    return f" at a row that is -Inf as a whole{where}"
+
+
+SOFTMAX_OPS = {"_softmax", "_log_softmax"}
+"""Ops of rows along the axis that is their first plain number."""
 WHOLE_OPS = {"_softmax", "_log_softmax", "cumsum", "cumprod", "mm", "bmm", "addmm", "native_layer_norm", "dot_general"}
 """Ops whose result depends on whole rows, although the shapes would fit element by element."""
 NUMBER_OPS = {"pow", "mul", "div", "add", "sub", "clamp", "rsub"}
