@@ -142,3 +142,14 @@ def test_arguments_of_a_function_are_no_weights(tmp_path: Path) -> None:
 
     assert circuit.weights == ()
     assert [part.name for part in onnxruntime.InferenceSession(path).get_inputs()] == ["x", "w"]
+
+
+def test_a_circuit_is_compared_with_a_run_at_its_own_point(net: Net) -> None:
+    circuit = wg.from_torch(net, X)
+    with wg.watch(net) as seen:
+        net(X).backward()
+
+    assert not wg.diff(seen, circuit, rtol=1e-9)
+    assert not wg.diff(circuit, circuit.run())
+    net.out.bias.data += 1.0
+    assert wg.diff(circuit, wg.from_torch(net, X).run())

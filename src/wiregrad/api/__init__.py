@@ -769,7 +769,8 @@ def diff(
 ) -> Difference:
     """Find the first wire at which two circuits, or two runs, differ: in structure, in value or in gradient.
 
-    What `wg.watch` has seen is compared by the framework's own numbers.
+    What `wg.watch` has seen is compared by the framework's own numbers. A circuit that was taken from another framework
+    is run at its values there to be compared with a run.
 
     >>> print(diff(circuit("y = x * x + 1"), circuit("y = tanh(x * x) + 1")))
     the second has an extra node: tanh(x * x) (formula:1:5)
@@ -782,6 +783,10 @@ def diff(
                 "wg.diff(wg.run(f, x), wg.run(g, x)), for a derivative wg.grad(f), for differences in an array np.diff"
             )
     first, second = (each if isinstance(each, Drawable) else each.as_run() for each in (one, two))
+    if isinstance(first, ImportedCircuit) and isinstance(second, Run):
+        first = first.run()
+    elif isinstance(second, ImportedCircuit) and isinstance(first, Run):
+        second = second.run()
     answer = inspect.diff.diff(first, second, rtol, atol)
     layers = [run._circuit_and_run[0] for run in (first, second)]
     if any(isinstance(layer, ObservedCircuit) for layer in layers):
