@@ -32,7 +32,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import wiregrad as wg
-from wiregrad.errors import InputError, NonFiniteError, OperandError, StateError, UnknownNameError, short_repr, suggest_name
+from wiregrad.errors import (
+    InputError,
+    NonFiniteError,
+    OperandError,
+    StateError,
+    UnknownNameError,
+    short_repr,
+    suggest_name,
+)
 
 __all__ = [
     "LBFGS",

@@ -1175,7 +1175,9 @@ def describe_masked_row(run: ObservedRun, op: ObservedOp, index: tuple[int, ...]
     if not np.isneginf(array[tuple(row)]).all():
         return ""
     maker = find_maker(run, op.inputs[0])
-    where = "" if maker is None or maker.place is None else f", made by {maker.title.removesuffix('_')} at {maker.place}"
+    where = (
+        "" if maker is None or maker.place is None else f", made by {maker.title.removesuffix('_')} at {maker.place}"
+    )
     return f" at a row that is -Inf as a whole{where}"
 
 
