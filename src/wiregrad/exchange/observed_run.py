@@ -1263,7 +1263,7 @@ def suggest_remedy(run: ObservedRun, op: ObservedOp, element: BrokenElement) -> 
         if maker is None or maker.title.removesuffix("_") not in GUARDS:
             continue
         dtype = run.tensors[tensor].dtype
-        numbers = [value for value in flatten_arguments((*maker.arguments, *maker.keywords.values()))]
+        numbers = list(flatten_arguments((*maker.arguments, *maker.keywords.values())))
         vanished = [x for x in numbers if isinstance(x, float) and vanishes(x, dtype)]
         texts = [] if maker.site is None else [maker.site.text]
         vanished += [x for x in (find_vanished(texts, dtype),) if x is not None]

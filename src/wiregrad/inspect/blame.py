@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from wiregrad.backends import RunRecord
 from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.inspect.report import GradientFlow, Report, RunIndex, describe_node, format_node_place, join_with_and
+from wiregrad.inspect.underflow import GUARDS, SHIFTS, WIDER, advise_underflow, find_vanished, read_line
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, Place, Row
 from wiregrad.ops import Elementwise
-from wiregrad.inspect.underflow import GUARDS, SHIFTS, WIDER, advise_underflow, find_vanished, read_line
 from wiregrad.ops.advice import Fault, FormulaTerm, Surroundings, backward_fault, find_advice, forward_fault
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, is_nan, is_nonfinite
 
