@@ -65,6 +65,7 @@ from wiregrad.frontends.recording.hints import (
     describe_refused_draw,
     describe_refused_list,
     find_running_text,
+    asks_for_arrays,
     is_raised_over_value,
     name_function,
 )
@@ -372,6 +373,9 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
     if text in READ_ONLY_MESSAGES:
         error.add_note(READ_ONLY_NOTE)
         return None
+    if asks_for_arrays(error):
+        error.add_note(ARRAY_NOTE)
+        return None
     message = describe_refused_draw(error) or describe_refused_list(error)
     is_over_value = re.search(TYPE_TROUBLE, text) is not None and is_raised_over_value(error)
     names_value = re.search(VALUE_CLASSES, text) is not None
@@ -397,7 +401,11 @@ TYPE_TROUBLE = (
     "type not understood|Cannot cast"
 )
 """What NumPy and compiled code say of an object that they cannot read as an array of numbers; a pattern."""
-FOREIGN_ERRORS = (ValueError, TypeError, AttributeError, NotImplementedError)
+ARRAY_NOTE = (
+    "isinstance(x, np.ndarray) is false of a value, which stands for an array where a function is differentiated or "
+    "compiled: write isinstance(x, np.ndarray | wg.Value), or np.ndim(x) > 0."
+)
+FOREIGN_ERRORS = (ValueError, TypeError, AttributeError, NotImplementedError, AssertionError)
 """The kinds of errors that other libraries raise when they are given a value."""
 
 
