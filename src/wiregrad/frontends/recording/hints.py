@@ -539,7 +539,7 @@ def describe_python_error(error: Exception) -> str:
 
 
 def asks_for_arrays(error: Exception) -> bool:
-    """Return whether the user's own function raised an error, asks what is an array, and has a value among its names."""
+    """Return whether a function of the user's that asks what is an array raised an error, and has a value."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

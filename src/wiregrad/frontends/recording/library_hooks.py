@@ -59,13 +59,13 @@ from wiregrad.frontends.recording.filled_value import (
     make_like,
 )
 from wiregrad.frontends.recording.hints import (
+    asks_for_arrays,
     describe_foreign_error,
     describe_missing_function,
     describe_python_error,
     describe_refused_draw,
     describe_refused_list,
     find_running_text,
-    asks_for_arrays,
     is_raised_over_value,
     name_function,
 )
@@ -370,11 +370,9 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
     if "NPY_ITER_REFS_OK" in str(error):
         return NoRuleError(f"np.nditer reads the memory of an array: write `for v in x.flat`{format_user_line()}")
     text = str(error)
-    if text in READ_ONLY_MESSAGES:
-        error.add_note(READ_ONLY_NOTE)
-        return None
-    if asks_for_arrays(error):
-        error.add_note(ARRAY_NOTE)
+    is_read_only = text in READ_ONLY_MESSAGES
+    if is_read_only or asks_for_arrays(error):
+        error.add_note(READ_ONLY_NOTE if is_read_only else ARRAY_NOTE)
         return None
     message = describe_refused_draw(error) or describe_refused_list(error)
     is_over_value = re.search(TYPE_TROUBLE, text) is not None and is_raised_over_value(error)
