@@ -479,8 +479,12 @@ class _BlameWriter:
                 dtype = str(np.asarray(self.index.values[guard.node]).dtype)
                 node = Node(self.circuit, guard.node)
                 number = find_vanished([node.title, read_line(node.place)], dtype)
-                if number is not None or (guard.name in SHIFTS and dtype in WIDER):
+                if number is not None:
                     return advise_underflow(term.name, dtype, number)
+                if guard.name in SHIFTS and dtype in WIDER:
+                    # A 0 may be added on purpose, so the usual advice follows.
+                    usual = find_advice(located.node, self.around, located.fault)
+                    return "; ".join(filter(None, (advise_underflow(term.name, dtype, None), usual)))
         return ""
 
     def _suggest_masking(self, bit: int) -> str:

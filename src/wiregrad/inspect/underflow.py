@@ -34,7 +34,7 @@ def vanishes(number: float, dtype: str) -> bool:
     # bfloat16 has the range of float32.
     kind = np.float16 if dtype == "float16" else np.float32
     with np.errstate(all="ignore"):
-        return number != 0 and kind(number) == 0
+        return bool(number != 0 and kind(number) == 0)
 
 
 def find_vanished(texts: Iterable[str], dtype: str) -> float | None:
