@@ -32,7 +32,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import wiregrad as wg
-from wiregrad.errors import InputError, NonFiniteError, StateError, UnknownNameError, short_repr, suggest_name
+from wiregrad.errors import (
+    InputError,
+    NonFiniteError,
+    OperandError,
+    StateError,
+    UnknownNameError,
+    short_repr,
+    suggest_name,
+)
 
 __all__ = [
     "LBFGS",
@@ -91,6 +99,21 @@ class ParameterGroup:
     settings: dict[str, float]
 
 
+def _check_flat(parameters: object) -> None:
+    """Raise unless parameters are a dict of arrays by name."""
+    if isinstance(parameters, Mapping):
+        nested = next((name for name, x in parameters.items() if isinstance(x, Mapping | list | tuple)), None)
+        if nested is None:
+            return
+        what = f"a {type(parameters[nested]).__name__} under {nested!r}"
+    else:
+        what = f"a {type(parameters).__name__}"
+    raise OperandError(
+        f"the parameters are one dict from names to arrays; got {what}: put all arrays into one dict, under names "
+        'such as "0.weight", as model.arrays() does'
+    )
+
+
 class Optimizer:
     """What all optimisers share: groups of parameters, their settings, and what is kept for each parameter.
 
@@ -123,6 +146,8 @@ class Optimizer:
             got = f"; got {short_repr(others[0])}" if others else ""
             if others and isinstance(others[0], str):
                 got += ": a list or iterator of that dict has only its names, so pass the dict, or its values()"
+            elif others and isinstance(others[0], np.ndarray | Mapping | list | tuple):
+                got += f": for plain arrays make {type(self).__name__}(lr=...), and use its init and update"
             raise InputError(f"{type(self).__name__} takes one wg.Value or more, such as model.parameters(){got}")
         names = []
         known = {id(value): name for name, value in self.parameters.items()}
@@ -182,6 +207,7 @@ class Optimizer:
 
     def _list_members(self, parameters: Arrays) -> list[tuple[int, ParameterGroup, str]]:
         """Return each name with its group and the group's number."""
+        _check_flat(parameters)
         members = [
             (k, group, name)
             for k, group in enumerate(self.groups)

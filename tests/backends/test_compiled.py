@@ -701,3 +701,15 @@ print("fine")
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ}, timeout=PATIENCE)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
+
+
+@pytest.mark.parametrize("make", [lambda c: c, lambda c: c.compile(), lambda c: c.run], ids=["call", "compiled", "run"])
+@pytest.mark.parametrize("wrap", [lambda p: p, lambda p: [p]], ids=["dict", "list of dicts"])
+def test_a_structure_in_place_of_an_input_is_named(make: Any, wrap: Any) -> None:
+    parameters = wrap({"w": np.ones(3), "b": np.ones(3)})
+    circuit = wg.trace(lambda p, x: np.sum((p[0] if isinstance(p, list) else p)["w"] * x), parameters, np.ones(3))
+
+    with pytest.raises(wg.errors.InputError):
+        make(circuit)(parameters, np.ones(3))
+    with pytest.raises(wg.errors.InputError, match=r"as in wg\.run\(f, \*args\), not of its circuit"):
+        make(circuit)([parameters] if isinstance(parameters, dict) else parameters)

@@ -224,6 +224,15 @@ def test_draw_writes_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, e
     assert path.read_text(encoding="utf-8").startswith(start)
 
 
+def test_a_file_does_not_see_the_words_of_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("import sys\nN = int(sys.argv[1]) if len(sys.argv) > 1 else 3\ndef f(x): return x**N\n")
+    before = [*sys.argv]
+
+    assert run(capsys, "run", f"{path}:f", "x=2")[:2] == (0, "8\n")
+    assert sys.argv == before
+
+
 def test_draw_says_which_endings_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "draw", "x*x", "-o", "picture.png")
 

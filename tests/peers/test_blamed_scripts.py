@@ -157,3 +157,73 @@ def test_ops_of_all_steps_are_counted(blame: Blame) -> None:
     answer = blame("w = torch.tensor(2.0, requires_grad=True)\nfor _ in range(7):\n    (w * w).backward()\n")
 
     assert "watched: 8 ops of PyTorch in 7 steps" in answer.out
+
+
+RULE = """
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * FACTOR * x**2
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(2, 2)
+        self.gain = torch.nn.Parameter(torch.ones(2))
+    def forward(self, x):
+        return Cube.apply(self.inner(x)) * self.gain.detach()
+
+Net()(torch.ones(3, 2)).sum().backward()
+"""
+
+
+def ask(blame: Blame, capsys: pytest.CaptureFixture[str], *words: str, factor: str = "3") -> Answer:
+    """Write the script with a custom rule, and ask a question about it."""
+    blame(RULE.replace("FACTOR", factor))
+    code = main([*words])
+    return Answer(code, *capsys.readouterr(), [])
+
+
+@pytest.mark.parametrize(("factor", "code"), [("3", 0), ("2", 1)])
+def test_check_takes_a_script(blame: Blame, capsys: pytest.CaptureFixture[str], factor: str, code: int) -> None:
+    answer = ask(blame, capsys, "check", "train.py", factor=factor)
+
+    assert answer.code == code
+    assert ("the backward of Cube sent" in answer.out) == bool(code)
+    assert ask(blame, capsys, "check", "train.py", "--straight-through", "Cube", factor=factor).code == 0
+
+
+@pytest.mark.parametrize("words", [[], ["--of", "Net.gain"], ["--of", "gain"]], ids=" ".join)
+def test_explain_takes_a_script(blame: Blame, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    answer = ask(blame, capsys, "explain", "train.py", *words)
+
+    assert answer.code == 0
+    assert "no gradient comes to Net.gain: it was detached from the graph" in answer.out
+
+
+WRONG_USES = {
+    "an output of a script": (["blame", "train.py", "--output", "x"], 2, "train.py is a script"),
+    "an unknown parameter": (["explain", "train.py", "--of", "Net.gian"], 3, "did you mean Net.gain?"),
+    "a class of a rule": (["check", "train.py:Cube", "x=[1, 2]"], 2, "def f(x): return Cube.apply(x)"),
+    "a class of a module": (["blame", "train.py:Net", "x=[1, 2]"], 2, "model = Net()"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_USES)
+def test_wrong_uses_of_scripts_are_answered(blame: Blame, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    words, code, said = WRONG_USES[name]
+    answer = ask(blame, capsys, *words)
+
+    assert (answer.code, said in answer.err) == (code, True)
+
+
+def test_a_script_that_broke_is_still_explained(blame: Blame, capsys: pytest.CaptureFixture[str]) -> None:
+    blame("w = torch.zeros(2, requires_grad=True)\nfor _ in range(3):\n    (w / w).sum().backward()\n")
+
+    assert main(["explain", "train.py", "--of", "w"]) == 0
+    assert "div gave NaN" in capsys.readouterr().out

@@ -14,7 +14,7 @@ nn = torch.nn
 F = torch.nn.functional
 
 Program = Callable[[], Any]
-TRAINING_KINDS = {"settings", "direction", "overshoots", "idle", "left out", "lost", "mode", "sign", "twice"}
+TRAINING_KINDS = {"rises", "settings", "direction", "overshoots", "idle", "left out", "lost", "mode", "sign", "twice"}
 ACCUSATIONS = {*TRAINING_KINDS, "unused", "cut", "explodes"}
 FAULTS: dict[str, tuple[Program, tuple[str, ...]]] = {}
 HEALTHY: dict[str, Program] = {}
@@ -83,6 +83,46 @@ def rate_too_large() -> Any:
 def rate_too_large_until_it_overflows() -> Any:
     model = make_model()
     return train(model, sgd(model, lr=3.0), steps=20)
+
+
+def schedule_rate(optimizer: Any, rate: Callable[[int], float]) -> Any:
+    """Return the optimizer, whose learning rate follows its steps."""
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    optimizer.register_step_post_hook(lambda *_: schedule.step())
+    return optimizer
+
+
+@faulty("the loss rose from", "the learning rate of AdamW rose from", "change the schedule")
+def schedule_explodes() -> Any:
+    model = make_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0)
+    return train(model, schedule_rate(optimizer, lambda k: 1.0 if k < 20 else 2.0 ** (k - 20)), steps=40)
+
+
+@faulty("the loss rose from", "of AdamW rose from", "lower the learning rate, lr=")
+def schedule_explodes_until_decay_does() -> Any:
+    model = make_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.01)
+    return train(model, schedule_rate(optimizer, lambda k: 1.0 if k < 20 else 4.0 ** (k - 20)), steps=30)
+
+
+@healthy
+def warm_up() -> Any:
+    model = make_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    return [train(model, schedule_rate(optimizer, lambda k: (k + 1) / 40), steps=40)]
+
+
+@healthy
+def losses_that_take_turns() -> Any:
+    model = make_model()
+    turns = iter(range(100))
+
+    def compute_loss() -> Any:
+        error = F.mse_loss(model(X), Y)
+        return error if next(turns) % 2 else 1000.0 * error + 1000.0
+
+    return [train(model, schedule_rate(sgd(model, lr=1e-7), lambda k: 1.1**k), steps=40, loss=compute_loss)]
 
 
 @faulty("parameter 0.bias has NaN at element [3]", "Adam.step() at", "its eps is 0, and 1 of 16 gradients 0")

@@ -82,3 +82,26 @@ def test_a_mask_that_leaves_something_in_each_row_is_no_fault() -> None:
         attention(tokens, tokens, tokens, key_padding_mask=mask)[0][0].square().mean().backward()
 
     assert not seen.blame()
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
+def test_a_row_that_is_masked_as_a_whole_is_named_with_its_mask(function: Any, axis: int) -> None:
+    scores = torch.zeros(3, 3, requires_grad=True)
+    mask = torch.zeros(3, 3, dtype=torch.bool)
+    mask.select(1 - axis % 2, 1).fill_(True)
+    with wg.watch() as seen:
+        masked = scores.masked_fill(mask, float("-inf"))
+        function(masked, axis).sum().backward()
+
+    words = str(seen.blame())
+    assert "gave NaN at a row that is -Inf as a whole, made by masked_fill at " in words
+    assert "if a whole row is masked" in words
+
+
+def test_a_row_with_one_number_left_is_no_masked_row() -> None:
+    scores = torch.tensor([[NAN, -torch.inf]], requires_grad=True)
+    with wg.watch() as seen:
+        torch.softmax(scores, -1).sum().backward()
+
+    assert "row that is -Inf" not in str(seen.blame())

@@ -215,3 +215,20 @@ def test_a_parameter_that_is_large_already_is_named() -> None:
         model(torch.ones(2, 4)).square().sum().backward()
 
     assert "parameter weight already has numbers up to 1e25" in seen.blame().origins[0].said
+
+
+@pytest.mark.parametrize("broken", [0, 1, 5], ids="breaks in step {}".format)
+def test_a_step_that_broke_keeps_its_numbers_while_the_program_goes_on(broken: int) -> None:
+    model = nn.Linear(3, 1)
+    nn.init.ones_(model.weight)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    with wg.watch(model) as seen:
+        for step in range(broken + 3):
+            optimizer.zero_grad()
+            x = torch.full((2, 3), 3e38 if step == broken else 1.0)
+            model(x).square().mean().backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+
+    assert str(seen.blame()).startswith("addmm gave Inf")
+    assert not seen.check_backward().findings

@@ -386,9 +386,15 @@ class Circuit(ir.CircuitGraph, Drawable):
     def _circuit_and_run(self) -> tuple[ir.CircuitGraph, BareRun | None]:
         return self, None
 
-    def _complete_inputs(self, vector: Sequence[object], inputs: dict[str, object]) -> dict[str, object]:
-        """Return the inputs by name, with those that are left out where the circuit knows their values."""
-        return inputs
+    @property
+    def _known_inputs(self) -> Mapping[str, Any]:
+        """The values of inputs that are left out, as far as the circuit knows them."""
+        return {}
+
+    @property
+    def _weights(self) -> Mapping[str, Any]:
+        """The known inputs that belong to a model and not to a call of it."""
+        return {}
 
     def _ipython_key_completions_(self) -> list[str]:
         """Return the names that `circuit[...]` accepts, for completion."""
@@ -404,16 +410,16 @@ class Circuit(ir.CircuitGraph, Drawable):
         -10.0
         """
         check = ir.certificates.pop_check_option(self, inputs)
-        outputs = interpreter.evaluate_outputs(self, interpreter.bind_inputs(self, vector, inputs), check=check)
+        point = interpreter.bind_inputs(self, vector, inputs, self._known_inputs)
+        outputs = interpreter.evaluate_outputs(self, point, check=check)
         values = {label: to_python_number(value) for label, value in outputs.items()}
         return values if len(values) > 1 else values[self.output]
 
     def run(self, /, *vector: object, **inputs: object) -> Run:
         """Run forward and backward, and keep every value and gradient; certificates are checked as in a call."""
         check = ir.certificates.pop_check_option(self, inputs)
-        return Run.from_backend_run(
-            interpreter.run_circuit(self, interpreter.bind_inputs(self, vector, inputs), check=check)
-        )
+        point = interpreter.bind_inputs(self, vector, inputs, self._known_inputs)
+        return Run.from_backend_run(interpreter.run_circuit(self, point, check=check))
 
     def jvp(self, point: Mapping[str, Any], tangents: Mapping[str, Any], *, check: bool = True) -> tuple[Any, Any]:
         """Return the output and its directional derivative, by forward mode; inputs without a tangent have tangent 0.
@@ -464,8 +470,10 @@ class Circuit(ir.CircuitGraph, Drawable):
         (-10.0, {'a': 10.0, 'b': 10.0, 'c': -1.0})
         """
         if device == "cpu":
-            return compiled.Compiled(self, dtype, check=check, assume=assume)
-        return cuda_batches.CudaCompiled(self, dtype, check=check, assume=assume, device=device)
+            return compiled.Compiled(self, dtype, check=check, assume=assume, point=self._known_inputs)
+        return cuda_batches.CudaCompiled(
+            self, dtype, check=check, assume=assume, point=self._known_inputs, device=device
+        )
 
     def split(self) -> Circuit:
         """Return the split form: every fan-out is made of two-way splitters, so that each wire has one reader."""
@@ -608,22 +616,26 @@ class Circuit(ir.CircuitGraph, Drawable):
         JAX needs `jax_enable_x64` for float64; with `dtype="float32"` the circuit is computed in 32 bits. Where the
         function of a traced circuit would take another branch, results are NaN, unless `check=False`.
         """
-        return framework_export.to_jax(self, dtype, check=check)
+        return framework_export.to_jax(self, dtype, check=check, point=self._known_inputs)
 
     def to_torch(self, dtype: str | None = None, *, check: bool = True) -> Callable[..., Any]:
         """Return the circuit as a function of PyTorch tensors, for autograd, `torch.func` and `torch.compile`.
 
         Inputs, `dtype` and `check` are as in `to_jax`; it is differentiated by PyTorch's rules.
         """
-        return framework_export.to_torch(self, dtype, check=check)
+        return framework_export.to_torch(self, dtype, check=check, point=self._known_inputs)
 
-    def to_onnx(self, path: str | PathLike[str], *, gradient: bool = False, check: bool = True) -> None:
+    def to_onnx(
+        self, path: str | PathLike[str], *, gradient: bool = False, check: bool = True, weights: bool = True
+    ) -> None:
         """Write the circuit to an ONNX file; with `gradient`, the file also computes the gradient by every input.
 
         The gradient is wiregrad's: its rules become nodes of the file, as outputs `grad_` and the input's name. Where
-        the function of a traced circuit would take another branch, results are NaN, unless `check=False`.
+        the function of a traced circuit would take another branch, results are NaN, unless `check=False`. The weights
+        of a circuit that was taken from a model are stored in the file; with `weights=False` they are inputs of it.
         """
-        onnx_files.to_onnx(self, path, gradient=gradient, check=check)
+        stored = self._weights if weights else None
+        onnx_files.to_onnx(self, path, gradient=gradient, check=check, weights=stored)
 
     def count_ops(self, function: str = "value_and_grad") -> OpCounts:
         """Count the operations in the circuit's C code: additions, multiplications, divisions, functions by name.
@@ -667,29 +679,31 @@ class Circuit(ir.CircuitGraph, Drawable):
 class ImportedCircuit(Circuit):
     """A circuit that was taken from a run of another framework, with the values that its inputs had there.
 
-    Calls, `run`, `wg.run`, `wg.blame` and `wg.check_grads` use these values for the inputs that are left out.
+    Calls, `run`, `wg.run`, `wg.blame`, `wg.check_grads`, and what `compile`, `to_torch` and `to_jax` return use these
+    values for the inputs that are left out. `weights` are the names of those that a model holds: `to_onnx` writes their
+    values into the file.
 
     >>> imported = ImportedCircuit(circuit("x * y").columns, {"x": 3.0, "y": 2.0})
-    >>> imported(), imported(y=5.0), imported.run().grads
-    (6.0, 15.0, {'x': 2.0, 'y': 3.0})
+    >>> imported(), imported(y=5.0), imported.run().grads, imported.compile()(y=5.0)
+    (6.0, 15.0, {'x': 2.0, 'y': 3.0}, 15.0)
     """
 
-    __slots__ = ("point",)
+    __slots__ = ("point", "weights")
 
-    def __init__(self, columns: ir.CircuitColumns, point: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, columns: ir.CircuitColumns, point: Mapping[str, Any] | None = None, weights: Iterable[str] = ()
+    ) -> None:
         super().__init__(columns)
         self.point = dict(point or {})
+        self.weights = tuple(weights)
 
-    def __call__(self, /, *vector: object, **inputs: object) -> Any:
-        """Compute the output as a circuit does; inputs that are left out have the values of the run."""
-        return super().__call__(*vector, **self._complete_inputs(vector, inputs))
+    @property
+    def _known_inputs(self) -> Mapping[str, Any]:
+        return self.point
 
-    def run(self, /, *vector: object, **inputs: object) -> Run:
-        """Run forward and backward as a circuit does; inputs that are left out have the values of the run."""
-        return super().run(*vector, **self._complete_inputs(vector, inputs))
-
-    def _complete_inputs(self, vector: Sequence[object], inputs: dict[str, object]) -> dict[str, object]:
-        return inputs if vector else {**self.point, **inputs}
+    @property
+    def _weights(self) -> Mapping[str, Any]:
+        return {name: self.point[name] for name in self.weights}
 
 
 CIRCUIT_MAKERS.append(ImportedCircuit)
@@ -755,7 +769,8 @@ def diff(
 ) -> Difference:
     """Find the first wire at which two circuits, or two runs, differ: in structure, in value or in gradient.
 
-    What `wg.watch` has seen is compared by the framework's own numbers.
+    What `wg.watch` has seen is compared by the framework's own numbers. A circuit that was taken from another framework
+    is run at its values there to be compared with a run.
 
     >>> print(diff(circuit("y = x * x + 1"), circuit("y = tanh(x * x) + 1")))
     the second has an extra node: tanh(x * x) (formula:1:5)
@@ -768,6 +783,10 @@ def diff(
                 "wg.diff(wg.run(f, x), wg.run(g, x)), for a derivative wg.grad(f), for differences in an array np.diff"
             )
     first, second = (each if isinstance(each, Drawable) else each.as_run() for each in (one, two))
+    if isinstance(first, ImportedCircuit) and isinstance(second, Run):
+        first = first.run()
+    elif isinstance(second, ImportedCircuit) and isinstance(first, Run):
+        second = second.run()
     answer = inspect.diff.diff(first, second, rtol, atol)
     layers = [run._circuit_and_run[0] for run in (first, second)]
     if any(isinstance(layer, ObservedCircuit) for layer in layers):

@@ -245,5 +245,5 @@ def trace_with_inputs(
 def _bind_circuit(circuit: Circuit, vector: tuple[object, ...], inputs: dict[str, object]) -> tuple[Circuit, list[Any]]:
     """Return a circuit and the values of its inputs, which are given as to `circuit.run`."""
     check = pop_check_option(circuit, inputs)
-    values = interpreter.bind_inputs(circuit, vector, circuit._complete_inputs(vector, inputs))
+    values = interpreter.bind_inputs(circuit, vector, inputs, circuit._known_inputs)
     return circuit if check else circuit.unchecked(), values

@@ -236,10 +236,19 @@ class CallHandler:
     """Checks the arguments of a call, has an engine compute, and returns the results in the form of the arguments."""
 
     def __init__(
-        self, circuit: CircuitGraph, engine: CircuitEngine, real: np.dtype[Any], computed: CircuitGraph | None = None
+        self,
+        circuit: CircuitGraph,
+        engine: CircuitEngine,
+        real: np.dtype[Any],
+        computed: CircuitGraph | None = None,
+        point: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take a circuit, its engine, and the circuit that the engine computes if that has other types."""
+        """Take a circuit, its engine, and the circuit that the engine computes if that has other types.
+
+        Inputs that are left out of a call have their values in `point`.
+        """
         self.engine = engine
+        self._point = point
         self._circuit = circuit
         self._computed = circuit if computed is None else computed
         self._real = real
@@ -311,7 +320,7 @@ class CallHandler:
             if arrays is not None:
                 return arrays
         numbers = self._bind_ordinary_numbers(vector, inputs) if self._reals else None
-        return interpreter.bind_inputs(self._circuit, vector, inputs) if numbers is None else numbers
+        return interpreter.bind_inputs(self._circuit, vector, inputs, self._point) if numbers is None else numbers
 
     def _bind_ordinary_numbers(self, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Sequence[Any] | None:
         """Return the point if all inputs are ordinary numbers, ten times faster than `bind_inputs`; else None."""
@@ -374,7 +383,7 @@ class CallHandler:
             return dict(zip(self._names, map(to_python_number, grads), strict=True))
         if self.scalar:
             return np.array(grads, self._real)
-        return grads[0] if len(vector) == 1 else tuple(grads)
+        return grads[0] if len(vector) == 1 else tuple(grads[: len(vector)])
 
 
 def bind_out(
@@ -536,11 +545,18 @@ class Compiled:
     """
 
     def __init__(
-        self, circuit: CircuitGraph, dtype: DTypeLike | None = None, *, check: bool = True, assume: str | None = None
+        self,
+        circuit: CircuitGraph,
+        dtype: DTypeLike | None = None,
+        *,
+        check: bool = True,
+        assume: str | None = None,
+        point: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(check, bool):
             raise InputError(f"check is True or False; got {short_repr(check)}")
         is_finite = check_assumption(assume)
+        self._point = point
         self._assume = assume
         self._is_checked = check or not circuit.certificates
         self._asked = dtype
@@ -734,7 +750,7 @@ class Compiled:
 
     def _compile_alike(self, circuit: CircuitGraph, *, check: bool = True) -> Self:
         """Return another circuit, compiled with the same options."""
-        return type(self)(circuit, self._asked, check=check, assume=self._assume)
+        return type(self)(circuit, self._asked, check=check, assume=self._assume, point=self._point)
 
     def holds(self, points: ArrayLike, *, threads: int | None = None) -> NDArray[np.bool_]:
         """Return at which points a traced function takes the branches that were traced, so that the circuit equals it.
@@ -821,13 +837,14 @@ class Compiled:
     @cached_property
     def _value_handler(self) -> CallHandler:
         computed = self._builder.circuit
-        return CallHandler(self.circuit, self._builder.build_engine(computed, None), self.dtype, computed)
+        engine = self._builder.build_engine(computed, None)
+        return CallHandler(self.circuit, engine, self.dtype, computed, self._point)
 
     @cached_property
     def _gradient_handler(self) -> CallHandler:
         self.circuit.root()
         computed = self._builder.circuit
-        return CallHandler(self.circuit, self._builder.build_engine(computed, 0), self.dtype, computed)
+        return CallHandler(self.circuit, self._builder.build_engine(computed, 0), self.dtype, computed, self._point)
 
     def _make_table_function(self, table: DerivativeTable, names: Sequence[str]) -> Callable[..., Any]:
         """Return the function that users call for derivatives of several outputs: a builtin if one engine has all."""

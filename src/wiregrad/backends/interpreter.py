@@ -253,8 +253,13 @@ NUMBER_NAMES = {"e": "exp(1)", "E": "exp(1)", "Pi": "pi", "PI": "pi"}
 """Inputs of formulas that may be meant as a number, and how the number is written there."""
 
 
-def bind_inputs(circuit: CircuitGraph, vectors: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """Return the value of every input, given by keyword, as one vector in the order of inputs, or as one mapping."""
+def bind_inputs(
+    circuit: CircuitGraph, vectors: Sequence[Any], named: Mapping[str, Any], point: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """Return the value of every input, given by keyword, as one vector in the order of inputs, or as one mapping.
+
+    Inputs that are left out have their values in `point`.
+    """
     names = circuit.inputs
     if (
         vectors
@@ -282,12 +287,22 @@ def bind_inputs(circuit: CircuitGraph, vectors: Sequence[Any], named: Mapping[st
             raise InputError(f"input {name} is given twice: by name, and in the vector or mapping")
         arguments[_normalize_name(name)] = value
     check_input_names(arguments, names)
+    arguments = {**(point or {}), **arguments}
     missing = [name for name in names if name not in arguments]
     if missing:
         numbers = [name for name in missing if name in NUMBER_NAMES]
         hint = "".join(f"; in a formula the number {name} is written {NUMBER_NAMES[name]}" for name in numbers)
+        structure = next((value for value in arguments.values() if isinstance(value, Mapping | list | tuple)), None)
+        if vectors and any(isinstance(part, Mapping) for part in _list_parts(structure)):
+            # What a function takes as one argument is an input for each array in it.
+            hint = "; a list or dict of arrays is an argument of a function, as in wg.run(f, *args), not of its circuit"
         raise InputError(f"no value for {join_first_names(missing)}: give {_show_by_name(missing)}{hint}")
     return [convert_to_type(f"input {name}", circuit.type_of(circuit.index(name)), arguments[name]) for name in names]
+
+
+def _list_parts(value: object) -> list[object]:
+    """Return a structure of arguments and its first parts."""
+    return [value, *(value if isinstance(value, list | tuple) else ())]
 
 
 def _show_by_name(names: Sequence[str]) -> str:

@@ -23,9 +23,11 @@ from wiregrad.cli.command_base import (
     JSON_FORM,
     MAX_LISTED_NAMES,
     STDIO,
+    CircuitTarget,
     CommandFailure,
     CommandTarget,
     FrameworkTarget,
+    FunctionTarget,
     TargetCommand,
     check_node_name,
     complete_file_names,
@@ -53,6 +55,8 @@ from wiregrad.lazy import load_module_lazily
 from wiregrad.ops.gradient_flow import is_finite
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from wiregrad import exchange
     from wiregrad.cli import torch_scripts
     from wiregrad.explorer import circuit_views, large_circuits
@@ -237,6 +241,27 @@ find_command = TargetCommand(
 )
 
 
+TORCH_IMPORT = re.compile(rb"^\s*(import|from)\s+torch\b", re.MULTILINE)
+
+
+class ScriptCommand(TargetCommand):
+    """A command that also takes a script that imports PyTorch, with its arguments."""
+
+    def read_target(  # type: ignore[override]
+        self, formula: str, values: Sequence[str], form: str | None = None
+    ) -> CommandTarget | torch_scripts.TorchScript:
+        """Return the target of the command: a script of PyTorch, or what other commands take."""
+        path = Path(formula)
+        if form is None and path.suffix == ".py" and path.is_file() and TORCH_IMPORT.search(path.read_bytes()):
+            return torch_scripts.TorchScript(path, tuple(values))
+        return super().read_target(formula, values, form)
+
+
+def _is_script(target: CommandTarget | torch_scripts.TorchScript) -> TypeIs[torch_scripts.TorchScript]:
+    """Return whether a target is a script; PyTorch is not imported to find that out."""
+    return not isinstance(target, CircuitTarget | FunctionTarget | FrameworkTarget)
+
+
 @dataclass(frozen=True)
 class RunQuestion:
     """A question about a run: `run.NAME()` in Python, `wiregrad NAME` in a terminal."""
@@ -246,21 +271,27 @@ class RunQuestion:
     example: str
     of: str = ""
     """The help of `--of`, for a question about one node; empty for a question about the whole run."""
+    takes_scripts: bool = False
+    """Whether it can be asked of a script that imports PyTorch."""
 
     def build_command(self) -> click.Command:
         """Build the command that asks the question."""
         help_text = f"{self.of} Not needed if there is only one input."
         options = [click.Option(["--of", "name"], metavar="NAME", help=help_text)] if self.of else []
-        return TargetCommand(
-            self.name, self.doc, self.example, self.print_reply, [*options, output_option(), json_option()]
-        )
+        kind = ScriptCommand if self.takes_scripts else TargetCommand
+        return kind(self.name, self.doc, self.example, self.print_reply, [*options, output_option(), json_option()])
 
-    def print_reply(self, target: CommandTarget, document: bool, name: str | None = None) -> None:
+    def print_reply(
+        self, target: CommandTarget | torch_scripts.TorchScript, document: bool, name: str | None = None
+    ) -> None:
         """Ask the question and print the answer."""
-        run = target.run()
-        arguments = [_choose_node(run.circuit, name)] if self.of else []
-        answer = getattr(run, self.name)(*arguments)
+        answer = target.explain(name) if _is_script(target) else self._ask_run(target.run(), name)
         print_answer(self.name, answer, document, has_problem=False)
+
+    def _ask_run(self, run: Run, name: str | None) -> object:
+        arguments = [_choose_node(run.circuit, name)] if self.of else []
+        answer: object = getattr(run, self.name)(*arguments)
+        return answer
 
 
 def _choose_node(circuit: CircuitGraph, name: str | None) -> str:
@@ -275,26 +306,16 @@ def _choose_node(circuit: CircuitGraph, name: str | None) -> str:
 
 def _print_blame(target: CommandTarget | torch_scripts.TorchScript, document: bool) -> None:
     answer = target.blame()
+    if _is_script(target) and not answer:
+        click.echo(
+            f"note: wiregrad check {target.path} compares backward rules with derivatives, and wiregrad explain "
+            f"{target.path} shows gradients by layers, and parameters without one",
+            err=True,
+        )
     print_answer("blame", answer, document, has_problem=bool(answer))
 
 
-TORCH_IMPORT = re.compile(rb"^\s*(import|from)\s+torch\b", re.MULTILINE)
-
-
-class BlameCommand(TargetCommand):
-    """The command `blame`, which also takes a script that imports PyTorch, with its arguments."""
-
-    def read_target(  # type: ignore[override]
-        self, formula: str, values: Sequence[str], form: str | None = None
-    ) -> CommandTarget | torch_scripts.TorchScript:
-        """Return the target of the command: a script of PyTorch, or what other commands take."""
-        path = Path(formula)
-        if form is None and path.suffix == ".py" and path.is_file() and TORCH_IMPORT.search(path.read_bytes()):
-            return torch_scripts.TorchScript(path, tuple(values))
-        return super().read_target(formula, values, form)
-
-
-blame_command = BlameCommand(
+blame_command = ScriptCommand(
     "blame",
     "Name the op that first made something non-finite.\n\n"
     "A script that imports PyTorch is run under watch, with the arguments that follow it: wiregrad blame train.py. "
@@ -307,9 +328,12 @@ blame_command = BlameCommand(
 RUN_QUESTIONS = (
     RunQuestion(
         "explain",
-        "Say why there is no gradient, or why it is zero, tiny, huge or what it is.",
+        "Say why there is no gradient, or why it is zero, tiny, huge or what it is.\n\n"
+        "A script that imports PyTorch is run under watch, with the arguments that follow it: wiregrad explain "
+        "train.py --of layer.weight. Without --of the answer has the gradients of all its layers.",
         'explain --of w "tanh(w * x)" w=50 x=2',
         of="The node whose gradient is asked for.",
+        takes_scripts=True,
     ),
     RunQuestion(
         "paths",
@@ -328,18 +352,27 @@ RUN_QUESTIONS = (
 )
 
 
-def _print_check(target: CommandTarget, order: int, meant: Sequence[str], document: bool) -> None:
-    if meant and not isinstance(target, FrameworkTarget):
+def _print_check(
+    target: CommandTarget | torch_scripts.TorchScript, order: int, meant: Sequence[str], document: bool
+) -> None:
+    if _is_script(target) or isinstance(target, FrameworkTarget):
+        report = target.check(order, meant)
+        has_own_rules = True
+    elif meant:
         raise click.UsageError("--straight-through names rules of PyTorch or JAX, which this target has not")
-    report = target.check(order, meant) if isinstance(target, FrameworkTarget) else target.check(order)
-    if not report.ok and isinstance(target, FrameworkTarget):
+    else:
+        report = target.check(order)
+        has_own_rules = False
+    if not report.ok and has_own_rules:
         click.echo("note: a rule of yours that is meant to differ is left out with --straight-through NAME", err=True)
     print_answer("check", report, document, has_problem=not report.ok)
 
 
-check_command = TargetCommand(
+check_command = ScriptCommand(
     "check",
-    "Compare the derivative of every op with differences.\n\nThe exit code is 1 if a rule is wrong.",
+    "Compare the derivative of every op with differences.\n\n"
+    "A script that imports PyTorch is run under watch, with the arguments that follow it: wiregrad check train.py. "
+    "The exit code is 1 if a rule is wrong.",
     'check "tanh(x * w) + b" x=2 w=-3 b=6.5',
     _print_check,
     [

@@ -663,6 +663,8 @@ def load_from_file(target: str) -> Callable[..., Any] | None:
         raise click.UsageError(f"there is no file {path}; wanted a formula, or FILE.py:FUNCTION")
     names = _run_file(path)
     function: object = names.get(name)
+    if isinstance(function, type) and (own := _advise_class(function)):
+        raise click.UsageError(f"{name} in {path} is a class; {own}")
     if callable(function):
         return function
     known = [key for key, value in names.items() if _is_own_function(value) or isinstance(value, ir.CircuitGraph)]
@@ -680,8 +682,14 @@ def _run_file(path: Path) -> dict[str, Any]:
     # Dataclasses and pickle look their module up in sys.modules.
     sys.modules[TARGET_MODULE] = module
     sys.path.insert(0, str(path.parent))
-    with run_user_code(str(path), str(path)):
-        exec(code, vars(module))
+    arguments = sys.argv
+    # A file that reads its arguments when it is imported would find those of this command.
+    sys.argv = [str(path)]
+    try:
+        with run_user_code(str(path), str(path)):
+            exec(code, vars(module))
+    finally:
+        sys.argv = arguments
     return vars(module)
 
 
@@ -693,6 +701,16 @@ def _compile_file(path: Path) -> types.CodeType:
         raise CommandFailure(f"cannot read {path}: {error.strerror}") from None
     except (SyntaxError, ValueError) as error:
         raise CommandFailure(f"cannot read {path}: {format_error(error)}{locate_error(error)}") from None
+
+
+def _advise_class(kind: type) -> str:
+    """Return what to name in place of a class whose objects, or whose rule, compute; empty for another class."""
+    name = kind.__name__
+    if hasattr(kind, "apply") and hasattr(kind, "backward"):
+        return f"name a function that calls it, such as: def f(x): return {name}.apply(x)"
+    if callable(getattr(kind, "forward", None)):
+        return f"name an object of it, such as: model = {name}()"
+    return ""
 
 
 def _is_own_function(value: object) -> bool:

@@ -1,5 +1,7 @@
 """`wiregrad blame train.py`: run a script that imports PyTorch under watch, and say what was watched and what was not.
 
+`wiregrad check` and `wiregrad explain` take such a script too.
+
 Only what PyTorch computes is watched. Of NumPy, its own reports of floating-point errors are noted, with the line: they
 name the calls that made NaN or infinities of ordinary numbers. Where the results went is not followed. What a script
 means to do it says with `np.errstate(invalid="ignore")`.
@@ -10,17 +12,21 @@ from __future__ import annotations
 import runpy
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
+import click
 import numpy as np
 
 from wiregrad import exchange
+from wiregrad.api import Circuit
 from wiregrad.cli.command_base import CommandFailure, run_user_code
 from wiregrad.dtypes import count_with_noun
-from wiregrad.errors import is_library_file
-from wiregrad.exchange.observed_run import MAX_ORIGINS, ObservedBlame
+from wiregrad.errors import NonFiniteError, is_library_file
+from wiregrad.exchange.observed_run import MAX_ORIGINS, BackwardCheck, ObservedBlame
+from wiregrad.inspect.report import Report
 from wiregrad.ir import Place
 
 INVALID = "invalid value"
@@ -107,18 +113,43 @@ class TorchScript:
         watched = exchange.watch(stop=True)
         log = NumpyErrorLog()
         try:
-            with (
-                run_user_code(str(self.path), str(self.path)),
-                np.errstate(divide="log", over="log", invalid="log", call=log),
-                watched,
-            ):
-                self._run_as_main()
+            with np.errstate(divide="log", over="log", invalid="log", call=log):
+                self._run(watched)
         except CommandFailure:
             answer = self._make_answer(watched, log)
             if not answer.origins:
                 raise
             return answer
         return self._make_answer(watched, log)
+
+    def check(self, order: int, meant: Sequence[str] = ()) -> BackwardCheck:
+        """Run the script, and derive each op of its last step with a backward pass again."""
+        answer: BackwardCheck = self._watch().check_backward(straight_through=meant)
+        return answer
+
+    def explain(self, name: str | None) -> Report:
+        """Run the script, and explain one gradient of that step, or without a name measure all of them by layers."""
+        watched = self._watch()
+        answer: Report = watched.flow() if name is None else watched.explain(name)
+        return answer
+
+    def trace_circuit(self) -> tuple[Circuit, Mapping[str, Any]]:
+        """Refuse: a script has no output to choose."""
+        raise click.UsageError(f"--output chooses a node of a formula, circuit or function; {self.path} is a script")
+
+    def _watch(self) -> exchange.torch_import.WatchedProgram:
+        """Run the script until a loss or gradient is not finite, which ends it."""
+        watched = exchange.watch(stop=True)
+        try:
+            self._run(watched)
+        except CommandFailure as failure:
+            if not isinstance(failure.__cause__, NonFiniteError):
+                raise
+        return watched
+
+    def _run(self, watched: exchange.torch_import.WatchedProgram) -> None:
+        with run_user_code(str(self.path), str(self.path)), watched:
+            self._run_as_main()
 
     def _make_answer(self, watched: exchange.torch_import.WatchedProgram, log: NumpyErrorLog) -> ScriptBlame:
         answer = watched.blame()

@@ -128,7 +128,7 @@ def from_jax(function: Callable[..., Any], /, *args: object, max_steps: int = 10
     {'x': 6.0}
     """
     circuit, point = jax_import.import_function(function, *args, max_steps=max_steps)
-    return CIRCUIT_MAKERS[0](circuit.columns, point)
+    return CIRCUIT_MAKERS[0](circuit.columns, point, ())
 
 
 def from_onnx(
@@ -147,4 +147,4 @@ def from_onnx(
     {'x': 6.0}
     """
     circuit, point = onnx_files.read_onnx(path, shapes=shapes, weights=weights)
-    return CIRCUIT_MAKERS[0](circuit.columns, point)
+    return CIRCUIT_MAKERS[0](circuit.columns, point, point)

@@ -521,8 +521,12 @@ def list_steps(circuit: CircuitGraph, translator: OpTranslator) -> list[ProgramS
     return steps
 
 
-def make_function(circuit: CircuitGraph, library: ArrayLibrary, *, check: bool = True) -> Callable[..., Any]:
+def make_function(
+    circuit: CircuitGraph, library: ArrayLibrary, *, check: bool = True, point: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
     """Return a circuit as a function of arrays of a library: inputs by place or by name, in the circuit's order.
+
+    Inputs that are left out have their values in `point`.
 
     Where a traced circuit would take another branch, the results are NaN, because nothing can be raised inside a
     compiled function.
@@ -545,7 +549,7 @@ def make_function(circuit: CircuitGraph, library: ArrayLibrary, *, check: bool =
             )
 
     def run_circuit(*args: Any, **named: Any) -> Any:
-        values = bind_arguments(names, args, named)
+        values = bind_arguments(names, args, named, point or {})
         inputs = [converter.convert(x) for converter, x in zip(converters, values, strict=True)]
         outputs = program.run(inputs)
         results = outputs[: len(labels)]
@@ -559,8 +563,10 @@ def make_function(circuit: CircuitGraph, library: ArrayLibrary, *, check: bool =
     return run_circuit
 
 
-def bind_arguments(names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """Return the value of every input, given by place or by name."""
+def bind_arguments(
+    names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any], point: Mapping[str, Any]
+) -> list[Any]:
+    """Return the value of every input, given by place or by name; those that are left out are in `point`."""
     if len(args) > len(names):
         raise InputError(f"the circuit has {len(names)} inputs ({join_first_names(names)}); got {len(args)} values")
     given = dict(zip(names, args, strict=False))
@@ -570,6 +576,7 @@ def bind_arguments(names: Sequence[str], args: Sequence[Any], named: Mapping[str
         if name in given:
             raise InputError(f"input {name} is given twice")
         given[name] = value
+    given = {**point, **given}
     missing = [name for name in names if name not in given]
     if missing:
         hint = (
@@ -719,7 +726,9 @@ NARROW_DTYPES: dict[np.dtype[Any], np.dtype[Any]] = {
 """The dtypes of 32 bits that take the place of those of 64."""
 
 
-def to_jax(circuit: CircuitGraph, dtype: str | None = None, *, check: bool = True) -> Callable[..., Any]:
+def to_jax(
+    circuit: CircuitGraph, dtype: str | None = None, *, check: bool = True, point: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
     """Return a circuit as a function of JAX arrays, for `jax.jit`, `jax.vmap`, `jax.grad` and sharding.
 
     JAX computes in 64 bits only if `jax_enable_x64` is set; with `dtype="float32"` the circuit is computed in 32.
@@ -728,7 +737,7 @@ def to_jax(circuit: CircuitGraph, dtype: str | None = None, *, check: bool = Tru
     library = JaxLibrary(narrow=narrow)
     if not narrow:
         check_jax_width(circuit, library)
-    return make_function(circuit, library, check=check)
+    return make_function(circuit, library, check=check, point=point)
 
 
 def check_jax_width(circuit: CircuitGraph, library: JaxLibrary) -> None:
@@ -1243,9 +1252,11 @@ def expand_index(index: Any, ndim: int) -> tuple[Any, ...]:
     return items[:dots] + (slice(None),) * (ndim - used) + items[dots + 1 :]
 
 
-def to_torch(circuit: CircuitGraph, dtype: str | None = None, *, check: bool = True) -> Callable[..., Any]:
+def to_torch(
+    circuit: CircuitGraph, dtype: str | None = None, *, check: bool = True, point: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
     """Return a circuit as a function of PyTorch tensors, for autograd, `torch.func` and `torch.compile`.
 
     With `dtype="float32"` the circuit is computed in 32 bits.
     """
-    return make_function(circuit, TorchLibrary(narrow=check_narrow_dtype(dtype)), check=check)
+    return make_function(circuit, TorchLibrary(narrow=check_narrow_dtype(dtype)), check=check, point=point)

@@ -1499,7 +1499,7 @@ class WatchedFunction(RunQuestions):
     def circuit(self) -> Any:
         """Return the circuit of the function, whose gradients follow wiregrad's rules."""
         circuit, point = import_function(self._function, *self._args, max_steps=self._max_steps)
-        return CIRCUIT_MAKERS[0](circuit.columns, point)
+        return CIRCUIT_MAKERS[0](circuit.columns, point, ())
 
 
 def describe_wrong_rule(op: ObservedOp, difference: tuple[float, float]) -> OpFinding:

@@ -455,6 +455,10 @@ def describe_cut(op: ObservedOp) -> str:
 def explain_run(run: ObservedRun, name: str) -> ObservedExplanation:
     """Explain the gradient of a parameter or input."""
     known = {tensor.name for tensor in run.tensors if tensor.name} | set(run.parameters)
+    whole = [each for each in known if each.endswith(f".{name}")]
+    if name not in known and len(whole) == 1:
+        # Without a model given to the watch, names begin with the class of the model.
+        name = whole[0]
     if name not in known:
         raise UnknownNameError(f"the observed run has no tensor called {short_repr(name)}{suggest_name(name, known)}")
     search = GradientSearch(run, name)

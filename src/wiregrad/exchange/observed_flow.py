@@ -29,6 +29,7 @@ from wiregrad.exchange.observed_run import (
     measure,
     name_broken,
 )
+from wiregrad.exchange.observed_terms import find_unmoved_terms
 from wiregrad.exchange.observed_training import TrainingFaults
 from wiregrad.inspect.flow import Flow, FlowFinding, FlowLayer, find_trend, join_tallies
 from wiregrad.ir import Place
@@ -117,6 +118,7 @@ def flow_run(run: ObservedRun, steps: Sequence[ObservedRun] = ()) -> ObservedFlo
         *find_dead(run),
         *find_outer_broadcasts(run),
         *find_missing(run),
+        *find_unmoved(run),
         *find_accumulated(run),
         *find_training_faults(steps),
     ]
@@ -139,6 +141,13 @@ def find_broken(run: ObservedRun, layers: Sequence[FlowLayer]) -> Iterator[Obser
         what = format_nonfinite(layer.gradient.nans, layer.gradient.infs)
         said = f"{what} in the gradient, first at {layer.name}; ask seen.blame() where from"
         yield ObservedFlowFinding("nonfinite", layer.name, math.nan, said)
+
+
+def find_unmoved(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
+    """Report terms of the loss that move no parameter."""
+    for term in find_unmoved_terms(run):
+        op = term.op
+        yield ObservedFlowFinding("unmoved", op.title, 0.0, term.said, op.title, op.module, op.place)
 
 
 def find_accumulated(run: ObservedRun) -> Iterator[ObservedFlowFinding]:

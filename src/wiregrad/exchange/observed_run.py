@@ -33,6 +33,7 @@ from wiregrad.inspect.flow import (
     tally_numbers,
 )
 from wiregrad.inspect.report import Report, join_with_and
+from wiregrad.inspect.underflow import GUARDS, advise_underflow, find_vanished, vanishes
 from wiregrad.ir import Place
 from wiregrad.ir.builder import GraphBuilder, Port
 from wiregrad.ops.gradient_flow import add_flows
@@ -242,6 +243,17 @@ class ObservedUpdate:
     nothing but 0, `reset` after another one; empty if it had one."""
 
 
+class PastStep(NamedTuple):
+    """What is remembered of a training step."""
+
+    step: int
+    loss: float
+    rate: float
+    """The learning rate of the update behind it; NaN if there is none."""
+    loss_key: object
+    """What is equal for the same loss of two steps."""
+
+
 @dataclass
 class ObservedRun:
     """The ops that a framework ran in one training step, in order, with their tensors and gradients."""
@@ -278,6 +290,10 @@ class ObservedRun:
     """Whether a gradient scaler multiplied the loss, which skips steps whose gradients overflow."""
     largest_loss: float = -math.inf
     """The largest loss of steps that are no longer held."""
+    first_step: PastStep | None = None
+    """The first step, if it is no longer held."""
+    best_step: PastStep | None = None
+    """The step with the lowest loss of those that are no longer held."""
     updated: Collection[str] = ()
     """The parameters that optimizers changed so far, in all steps."""
     eval_modules: Mapping[str, str] = field(default_factory=dict)
@@ -896,7 +912,7 @@ class ObservedFaults:
             said += f"; it turns into NaN in {later.title}" + (f" at {later.place}" if later.place else "")
         element = locate_forward_fault(self.run, op, tensor, has_nan=has_nan)
         kind = "overflow" if only_overflows(element) else "forward"
-        return make_finding(op, kind, said, spoils=(name,), suggestion=advise(element, self.run.framework))
+        return make_finding(op, kind, said, spoils=(name,), suggestion=suggest_remedy(self.run, op, element))
 
     def _describe_infinite_data(self, op: ObservedOp) -> str:
         """Say from which tensor from outside the infinities come that an op reads; empty if an op made them."""
@@ -980,7 +996,7 @@ class ObservedFaults:
         sent = self.run.read_held(gradient.sent[slot])
         index = None if sent is None else locate_first(~np.isfinite(sent))[0]
         element = break_element(self.run, op, "backward", gradient.sent[slot], index, slot)
-        return make_finding(op, "backward", said, spoils=names, suggestion=advise(element, self.run.framework))
+        return make_finding(op, "backward", said, spoils=names, suggestion=suggest_remedy(self.run, op, element))
 
 
 def describe_outside_fault(run: ObservedRun, tensor: int, *, has_nan: bool) -> str:
@@ -1138,10 +1154,34 @@ def flatten_arguments(value: Any) -> Iterator[Any]:
 
 def describe_inputs(run: ObservedRun, op: ObservedOp, shape: tuple[int, ...], index: tuple[int, ...]) -> str:
     """Describe the numbers that an op read: at one element if it works by element, else the largest of each input."""
+    masked = describe_masked_row(run, op, index)
+    if masked:
+        return masked
     words = [operand.text for operand in list_operands(run, op, shape, index)]
     return f" at {' and '.join(words)}" if words else ""
 
 
+def describe_masked_row(run: ObservedRun, op: ObservedOp, index: tuple[int, ...]) -> str:
+    """Describe the row that a softmax read, if all of it is -inf; empty if it is not, or for another op."""
+    if op.title not in SOFTMAX_OPS or not op.inputs:
+        return ""
+    array = run.read_value(op.inputs[0])
+    axis = next((number for number in op.arguments[1:] if type(number) is int), -1)
+    if array is None or array.ndim != len(index) or not array.ndim:
+        return ""
+    row = list[Any](index)
+    row[axis] = slice(None)
+    if not np.isneginf(array[tuple(row)]).all():
+        return ""
+    maker = find_maker(run, op.inputs[0])
+    where = (
+        "" if maker is None or maker.place is None else f", made by {maker.title.removesuffix('_')} at {maker.place}"
+    )
+    return f" at a row that is -Inf as a whole{where}"
+
+
+SOFTMAX_OPS = {"_softmax", "_log_softmax"}
+"""Ops of rows along the axis that is their first plain number."""
 WHOLE_OPS = {"_softmax", "_log_softmax", "cumsum", "cumprod", "mm", "bmm", "addmm", "native_layer_norm", "dot_general"}
 """Ops whose result depends on whole rows, although the shapes would fit element by element."""
 NUMBER_OPS = {"pow", "mul", "div", "add", "sub", "clamp", "rsub"}
@@ -1213,6 +1253,22 @@ def break_element(
         divisor="" if last is None else last.title,
         divisor_call="" if last is None else last.library_call,
     )
+
+
+def suggest_remedy(run: ObservedRun, op: ObservedOp, element: BrokenElement) -> str:
+    """Return what to write instead of an op that broke; empty if nothing is known."""
+    for number, tensor in zip(element.inputs, op.inputs, strict=False):
+        maker = find_maker(run, tensor) if number == 0 else None
+        if maker is None or maker.title.removesuffix("_") not in GUARDS:
+            continue
+        dtype = run.tensors[tensor].dtype
+        numbers = list(flatten_arguments((*maker.arguments, *maker.keywords.values())))
+        vanished = [x for x in numbers if isinstance(x, float) and vanishes(x, dtype)]
+        texts = [] if maker.site is None else [maker.site.text]
+        vanished += [x for x in (find_vanished(texts, dtype),) if x is not None]
+        if vanished:
+            return advise_underflow(element.op, dtype, vanished[0])
+    return advise(element, run.framework)
 
 
 def to_real_number(number: Any) -> float:

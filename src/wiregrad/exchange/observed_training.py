@@ -23,6 +23,7 @@ from wiregrad.exchange.observed_run import (
     ObservedOp,
     ObservedRun,
     ObservedUpdate,
+    PastStep,
     UpdatedGroup,
     shorten_list,
 )
@@ -32,6 +33,10 @@ from wiregrad.ir import Place
 
 MIN_DECAY = 0.1
 """The share of a parameter that weight decay must take in one step to be called strong."""
+MIN_RATE_GROWTH = 4.0
+"""How many times as large as behind the lowest loss the learning rate must be to say that it rose with the loss."""
+MIN_LOSS_GROWTH = 10.0
+"""How many times the size of the lowest and of the first loss it must rise for that."""
 LOST_SHARE = 0.99
 """The share of numbers with a gradient that must not change to say that steps are lost in rounding."""
 DISTRIBUTIONS = {"_log_softmax": "_softmax", "binary_cross_entropy_with_logits": "sigmoid"}
@@ -149,11 +154,54 @@ def sum_products(a: dict[str, NDArray[np.float64]], b: dict[str, NDArray[np.floa
         return float(sum(np.sum(array * b[name]) for name, array in a.items()))
 
 
+def largest_rate(update: ObservedUpdate | None) -> float:
+    """Return the largest learning rate of an optimizer's step; NaN if there is none."""
+    rates = [] if update is None else [group.settings["lr"] for group in update.groups if "lr" in group.settings]
+    return max(rates, default=math.nan)
+
+
+def find_past_step(run: ObservedRun, following: Sequence[ObservedRun]) -> PastStep | None:
+    """Return the loss of a step and the learning rate behind it; None if the loss is not a known number."""
+    step = TrainingStep(run)
+    if not run.backwards or not math.isfinite(step.loss):
+        return None
+    own = [update for update in run.updates if update.after > step.loss_op]
+    later = (update for after in following for update in after.updates)
+    update = own[0] if own else next(later, None)
+    return PastStep(run.step, step.loss, largest_rate(update), step.loss_key)
+
+
+def list_past_steps(runs: Sequence[ObservedRun]) -> list[PastStep]:
+    """Return the first and the best step that are no longer held, and the steps that are."""
+    past = [step for run in runs for step in (run.first_step, run.best_step)]
+    past += [find_past_step(run, runs[number + 1 :]) for number, run in enumerate(runs)]
+    return [step for step in past if step is not None]
+
+
+def remember_step(oldest: ObservedRun, following: Sequence[ObservedRun]) -> None:
+    """Pass what the questions about a training need of a step that is let go on to the step after it."""
+    if not following:
+        return
+    after = following[0]
+    after.first_step = oldest.first_step
+    after.best_step = oldest.best_step
+    after.largest_loss = oldest.largest_loss
+    step = find_past_step(oldest, following)
+    if step is None:
+        return
+    after.largest_loss = max(oldest.largest_loss, step.loss)
+    first = after.first_step = oldest.first_step or step
+    best = oldest.best_step
+    if step.loss_key == first.loss_key and (best is None or step.loss < best.loss):
+        after.best_step = step
+
+
 class TrainingFaults:
     """Finds what is wrong with a training, from the steps that are held; the last one is asked about."""
 
     def __init__(self, runs: Sequence[ObservedRun]) -> None:
         self.largest_loss = max((run.largest_loss for run in runs), default=-math.inf)
+        self.past = list_past_steps(runs)
         self.steps = [TrainingStep(run) for run in runs if run.backwards]
         self.last = self.steps[-1].run if self.steps else runs[-1]
         self.updates = [update for run in runs for update in run.updates]
@@ -173,10 +221,12 @@ class TrainingFaults:
 
     def search(self) -> Iterator[TrainingFault]:
         """Yield all faults, those that explain others first."""
+        risen = [*self._find_risen_rate()]
+        yield from risen
         odd_settings = [*self._find_settings()]
         yield from odd_settings
         yield from self._find_direction()
-        if not odd_settings:
+        if not (odd_settings or risen):
             yield from self._find_overshoot()
         yield from self._find_idle_steps()
         yield from self._find_left_out()
@@ -189,6 +239,28 @@ class TrainingFaults:
     @property
     def _is_maximized(self) -> bool:
         return any(group.settings.get("maximize") for update in self.updates for group in update.groups)
+
+    def _find_risen_rate(self) -> Iterator[TrainingFault]:
+        """Yield a learning rate that rose since the lowest loss, and the loss with it."""
+        update = self.update
+        if update is None or not self.past:
+            return
+        first = min(self.past, key=lambda step: step.step)
+        best = min(self.past, key=lambda step: step.loss)
+        last = max(self.past, key=lambda step: step.step)
+        rate = largest_rate(update)
+        if len({step.loss_key for step in (first, best, last)}) > 1:
+            return
+        rises = last.loss - best.loss >= MIN_LOSS_GROWTH * max(abs(best.loss), abs(first.loss))
+        if not rises or not rate >= MIN_RATE_GROWTH * best.rate > 0.0:
+            return
+        losses = f"{format_brief_number(best.loss)} in step {best.step} to {format_brief_number(last.loss)}"
+        rates = f"{format_brief_number(best.rate)} to {format_brief_number(rate)}"
+        said = (
+            f"the loss rose from {losses} in step {last.step}, while the learning rate of {update.optimizer} rose from "
+            f"{rates}: lower it, or change the schedule that raises it"
+        )
+        yield TrainingFault("rises", update.optimizer, said, None if update.site is None else update.site.place)
 
     def _find_settings(self) -> Iterator[TrainingFault]:
         """Yield what the settings of the last optimizer alone make wrong."""
@@ -213,10 +285,12 @@ class TrainingFaults:
         decay = settings.get("weight_decay", 0.0)
         shrinks = decays_directly(update, group)
         if shrinks and rate * decay >= 2.0:
+            # A rate above 2 is beyond any that trains; a decay of up to 1 is not.
+            odd = "weight_decay" if decay > 1.0 else f"the learning rate, lr={format_brief_number(rate)}"
             yield (
                 f"multiplies {names} by {format_brief_number(1.0 - rate * decay)} in each step, because lr * "
                 f"weight_decay is {format_brief_number(rate * decay)}, so that they grow whatever the loss is: lower "
-                "weight_decay"
+                f"{odd}"
             )
         elif shrinks and rate * decay >= MIN_DECAY and self._decay_outweighs(group, decay):
             yield (
@@ -271,9 +345,9 @@ class TrainingFaults:
         update = self.update
         place = None
         if update is not None:
-            rates = [group.settings["lr"] for group in update.groups if "lr" in group.settings]
-            rate = f", lr={format_brief_number(max(rates))}" if rates else ""
-            said += f": lower the learning rate of {update.optimizer}{rate}"
+            rate = largest_rate(update)
+            setting = "" if math.isnan(rate) else f", lr={format_brief_number(rate)}"
+            said += f": lower the learning rate of {update.optimizer}{setting}"
             place = None if update.site is None else update.site.place
         yield TrainingFault("overshoots", "loss" if update is None else update.optimizer, said, place)
 
@@ -407,7 +481,8 @@ def add_training_faults(answer: ObservedBlame, runs: Sequence[ObservedRun]) -> O
     for origin in answer.origins:
         how = describe_broken_update(runs, origin.about) if origin.about else ""
         origins.append(replace(origin, said=f"{origin.said}; {how}") if how else origin)
-    said = [fault.said for fault in TrainingFaults(runs).search()] if runs else []
+    faults = TrainingFaults(runs).search() if runs else ()
+    said = [fault.said if fault.place is None else f"{fault.said} (at {fault.place})" for fault in faults]
     return replace(answer, origins=tuple(origins), notes=(*answer.notes, *said))
 
 

@@ -781,15 +781,28 @@ def _scaled_erfc(x: float) -> float:
     return x / (x + tail) / math.sqrt(math.pi)
 
 
-def to_onnx(circuit: CircuitGraph, path: str | PathLike[str], *, gradient: bool = False, check: bool = True) -> None:
-    """Write a circuit to an ONNX file; with `gradient`, its graph computes the gradient by every input as well."""
-    data = build_onnx_model(circuit, gradient=gradient, check=check).SerializeToString()
+def to_onnx(
+    circuit: CircuitGraph,
+    path: str | PathLike[str],
+    *,
+    gradient: bool = False,
+    check: bool = True,
+    weights: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a circuit to an ONNX file; with `gradient`, its graph computes the gradient by every input as well.
+
+    The inputs in `weights` are stored with these values, and are no inputs of the file.
+    """
+    data = build_onnx_model(circuit, gradient=gradient, check=check, weights=weights).SerializeToString()
     files.replace_file(path, [memoryview(data)])
 
 
-def build_onnx_model(circuit: CircuitGraph, *, gradient: bool = False, check: bool = True) -> Any:
+def build_onnx_model(
+    circuit: CircuitGraph, *, gradient: bool = False, check: bool = True, weights: Mapping[str, Any] | None = None
+) -> Any:
     """Return a circuit as an ONNX model; the outputs of the gradient are called `grad_` and the name of the input."""
-    held = sum(np.asarray(value).nbytes for value in circuit.constants().values())
+    stored = dict(weights or {})
+    held = sum(np.asarray(value).nbytes for value in (*circuit.constants().values(), *stored.values()))
     if held > MAX_FILE_BYTES:
         raise FileFormatError(f"an ONNX file may have {MAX_FILE_BYTES:,} bytes; the constants alone have {held:,}")
     library = OnnxLibrary()
@@ -813,10 +826,12 @@ def build_onnx_model(circuit: CircuitGraph, *, gradient: bool = False, check: bo
         library.name_output(y, name)
         outputs.append(OnnxArray(library, name, y.dtype, y.shape))
     library.drop_unread([y.name for y in outputs])
+    arrays = {x.name: np.ascontiguousarray(stored[x.name], x.dtype) for x in inputs if x.name in stored}
+    library.initializers += [library._onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
     graph = helper.make_graph(
         library.nodes,
         whole.name,
-        [_describe(library, x) for x in inputs],
+        [_describe(library, x) for x in inputs if x.name not in arrays],
         [_describe(library, y) for y in outputs],
         library.initializers,
     )

@@ -12,7 +12,7 @@ and numbers that left the tensors by `item()`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from itertools import zip_longest
@@ -279,6 +279,8 @@ class RunTranslator:
         self.builder = builder
         self.is_input = is_input
         self.point: dict[str, Any] = {}
+        self.weights: list[str] = []
+        """The inputs that are parameters of modules."""
         """The value of each input of the circuit in the run."""
         self.unknown: dict[str, list[Any]] = {}
         """The places of the ops that could not be translated, by op."""
@@ -386,6 +388,7 @@ class RunTranslator:
         if self.is_input(tensor):
             name = self.builder.recording.free_name(write_name(tensor.name or "v"))
             self.point[name] = array
+            self.weights += [name] if tensor.kind == "parameter" else []
             with self.builder.at(None, ""):
                 return self.builder.input(name, kind)
         self.takes_numbers = self.takes_numbers or tensor.kind == "input"
@@ -726,8 +729,10 @@ def build_circuit(
     first: Sequence[int] = (),
     escaped: Iterable[int] = (),
     opaque: bool = False,
-) -> tuple[CircuitGraph, dict[str, Any]]:
-    """Return the circuit of an observed run, and the values of its inputs; `outputs` are tensors by label.
+) -> tuple[CircuitGraph, dict[str, Any], list[str]]:
+    """Return the circuit of an observed run, the values of its inputs, and which of them are parameters.
+
+    `outputs` are tensors by label.
 
     The tensors in `first` are its first inputs, used or not. Those in `escaped` left PyTorch as numbers, so that the
     circuit is right only where they are the same.
@@ -756,7 +761,7 @@ def build_circuit(
     values = interpreter.evaluate_nodes(circuit, inputs, wanted)
     if not all(is_as_observed(translator, values, number) for number in outputs.values()):
         report_difference(translator, interpreter.evaluate_nodes(circuit, inputs))
-    return prune(settle_certificates(circuit, values)), translator.point
+    return prune(settle_certificates(circuit, values)), translator.point, translator.weights
 
 
 def list_needed_ops(run: ObservedRun, outputs: Sequence[int]) -> list[ObservedOp]:
@@ -843,8 +848,8 @@ class WatchedProgram(TorchWatch, RunQuestions):
             raise InputError("nothing was recorded: run the model inside the with block of wg.watch(model)")
         run = self.run
         with pause_collection():
-            circuit, point = build_circuit(run, find_outputs(run), is_named_input, name="program", opaque=opaque)
-        return make_circuit(circuit, point)
+            imported = build_circuit(run, find_outputs(run), is_named_input, name="program", opaque=opaque)
+        return make_circuit(*imported)
 
 
 def watch_function(
@@ -969,15 +974,15 @@ def find_outputs(run: ObservedRun) -> dict[str, int]:
     return {"output": floating[-1]}
 
 
-def make_circuit(circuit: CircuitGraph, point: dict[str, Any]) -> Any:
+def make_circuit(circuit: CircuitGraph, point: dict[str, Any], weights: Collection[str]) -> Any:
     """Return a circuit as users get it, which knows the values of its inputs."""
-    return CIRCUIT_MAKERS[0](circuit.columns, point)
+    return CIRCUIT_MAKERS[0](circuit.columns, point, weights)
 
 
 def import_function(
     function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], *, opaque: bool = False
-) -> tuple[CircuitGraph, dict[str, Any]]:
-    """Run a function or module of PyTorch once; return its circuit, and the values of its inputs."""
+) -> tuple[CircuitGraph, dict[str, Any], list[str]]:
+    """Run a function or module of PyTorch once; return its circuit, the values of its inputs, and which are weights."""
     if not callable(function):
         raise InputError(f"wg.from_torch takes a module or function, then its arguments; got {short_repr(function)}")
     try:

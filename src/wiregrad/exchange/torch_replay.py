@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from wiregrad.dtypes import format_brief_number
@@ -31,9 +32,12 @@ from wiregrad.exchange.observed_run import (
 
 with require_package("torch", "watching a PyTorch program"):
     import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
 
 TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """How far two gradients may differ, relative to the largest number of either."""
+SHORT_DTYPES = (torch.float16, torch.bfloat16)
+"""Dtypes that are too coarse to tell a wrong rule from rounding; rules of users run again in float64."""
 KINK_STEP = 1e-4
 """How far to step to either side of a value that may be on a kink, relative to its size."""
 DIFFERENCE_STEPS = {torch.float64: 1e-6, torch.float32: 1e-2}
@@ -226,11 +230,17 @@ def compare_gradient(sent: HeldValue, expected: Sequence[Any]) -> Comparison:
 
 
 class FunctionReplay:
-    """A custom function, replayed from the ops of its forward pass without its own backward."""
+    """A custom function, replayed from the ops of its forward pass without its own backward.
 
-    def __init__(self, run: ObservedRun, function: ObservedFunction, shift: float = 0.0) -> None:
+    With `widens`, it reads its numbers as float64.
+    """
+
+    def __init__(
+        self, run: ObservedRun, function: ObservedFunction, shift: float = 0.0, *, widens: bool = False
+    ) -> None:
         self.run = run
         self.function = function
+        self._widens = widens
         self.leaves: list[Any] = []
         self.values: dict[int, Any] = {}
         for argument in function.arguments:
@@ -240,8 +250,12 @@ class FunctionReplay:
             for index in function.ops:
                 self._run_op(run.ops[index])
 
-    def _make_leaf(self, tensor: int, shift: float) -> Any:
+    def _copy(self, tensor: int) -> Any:
         value = copy_value(self.run, tensor)
+        return widen(value) if self._widens else value
+
+    def _make_leaf(self, tensor: int, shift: float) -> Any:
+        value = self._copy(tensor)
         if self.run.tensors[tensor].requires_grad and (value.is_floating_point() or value.is_complex()):
             value = shift_value(value, shift).detach().requires_grad_()
         self.values.setdefault(tensor, value)
@@ -262,7 +276,7 @@ class FunctionReplay:
     def _find(self, tensor: int) -> Any:
         found = self.values.get(tensor)
         if found is None:
-            found = self.values[tensor] = copy_value(self.run, tensor)
+            found = self.values[tensor] = self._copy(tensor)
         return found
 
     def derive(self, received: Sequence[HeldValue | None]) -> dict[int, Any]:
@@ -284,6 +298,61 @@ class FunctionReplay:
         return dict(zip(slots, torch.autograd.grad(outputs, leaves, gradients, allow_unused=True), strict=True))
 
 
+def widen(value: Any) -> Any:
+    """Return a tensor of real numbers as float64, and other tensors as they are."""
+    return value.to(torch.float64) if value.is_floating_point() else value
+
+
+class ShortDtypeWatch(TorchDispatchMode):  # type: ignore[misc]
+    """Notes whether an op computes in a short dtype."""
+
+    found = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.found = self.found or any(part.dtype in SHORT_DTYPES for part in list_tensors(result))
+        return result
+
+
+def compare_in_float64(run: ObservedRun, function: ObservedFunction, gradient: ObservedGradient) -> Comparison:
+    """Run a custom function and its own backward again in float64, and compare with the derivative of its forward."""
+    leaves = []
+
+    def make_leaf(tensor: int) -> Any:
+        value = widen(copy_value(run, tensor))
+        if run.tensors[tensor].requires_grad and value.is_floating_point():
+            value = value.requires_grad_()
+        leaves.append(value)
+        return value
+
+    arguments = rebuild(function.arguments, make_leaf)
+    wanted = [slot for slot, leaf in enumerate(leaves) if leaf.requires_grad]
+    with ShortDtypeWatch() as short, torch.autocast(gradient_device(gradient), enabled=False):
+        # Whatever the user's code raises at numbers of another dtype, nothing is known then.
+        try:
+            results = list_tensors(function.rule.apply(*arguments))
+            parts = differentiate(results, [leaves[slot] for slot in wanted], gradient.received)
+        except Exception as error:
+            raise NotReplayable("the rule does not run in float64") from error
+    if short.found:
+        raise NotReplayable("the rule itself computes in a short dtype")
+    sent = dict(zip(wanted, parts, strict=True))
+    held = tuple(hold_as_float32(sent.get(slot)) for slot in range(len(leaves)))
+    return compare_replays(
+        replace(gradient, sent=held), lambda shift: FunctionReplay(run, function, shift, widens=True)
+    )
+
+
+def gradient_device(gradient: ObservedGradient) -> str:
+    """Return the kind of device on which a gradient was computed."""
+    return next(str(held.value.device.type) for held in gradient.received if held is not None)
+
+
+def hold_as_float32(value: Any) -> HeldValue | None:
+    """Return a gradient as it is compared: rules in float64 may hold constants of seven digits."""
+    return None if value is None else HeldValue(tuple(value.shape), "float32", value.to(torch.float32))
+
+
 def compare_by_differences(
     run: ObservedRun, arguments: tuple[Any, ...], call: Callable[..., Any], gradient: ObservedGradient
 ) -> Comparison:
@@ -297,8 +366,10 @@ def compare_by_differences(
     for slot, tensor in enumerate(slots[: len(gradient.sent)]):
         value = copy_value(run, tensor)
         sent = gradient.sent[slot]
-        if sent is None or sent.value is None or value.dtype not in DIFFERENCE_STEPS:
+        if sent is None or sent.value is None:
             continue
+        if value.dtype not in DIFFERENCE_STEPS:
+            raise NotReplayable(f"{str(value.dtype).removeprefix('torch.')} is too coarse for differences")
         finite = torch.isfinite(value)
         step = DIFFERENCE_STEPS[value.dtype] * max(1.0, float(value[finite].abs().max()) if finite.any() else 1.0)
         here = run_shifted(run, arguments, call, tensor, value)
@@ -467,6 +538,18 @@ class BackwardChecker:
             self._note_op(op, comparison.difference)
 
     def _compare_function(self, gradient: ObservedGradient, function: ObservedFunction) -> Comparison:
+        comparison = self._compare_in_own_dtype(gradient, function)
+        short = [held.value.dtype for held in gradient.sent if held is not None and held.value is not None]
+        dtype = next((dtype for dtype in short if dtype in SHORT_DTYPES), None)
+        if comparison.difference is not None or dtype is None:
+            return comparison
+        try:
+            return compare_in_float64(self.run, function, gradient)
+        except NotReplayable as reason:
+            self._skip(f"to less than {TOLERANCES[dtype]:.0%} of the largest gradient: {reason}")
+            return comparison
+
+    def _compare_in_own_dtype(self, gradient: ObservedGradient, function: ObservedFunction) -> Comparison:
         try:
             comparison = compare_replays(gradient, lambda shift: FunctionReplay(self.run, function, shift))
         except NotReplayable:

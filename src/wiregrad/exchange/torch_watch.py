@@ -50,7 +50,7 @@ from wiregrad.exchange.observed_run import (
     join_linked_steps,
     reads_graph_of_before,
 )
-from wiregrad.exchange.observed_training import TrainingStep, add_training_faults
+from wiregrad.exchange.observed_training import add_training_faults, remember_step
 from wiregrad.ir import Place
 
 with require_package("torch", "watching a PyTorch program"):
@@ -1118,6 +1118,8 @@ class TorchWatch:
             if self._is_broken(join_linked_steps(list(self.steps))):
                 step = self._recorder.run.step
                 self._recorder = None
+                # The program goes on, and writes over gradients and parameters of the step that broke.
+                self._store.close()
                 if self._stops:
                     raise NonFiniteError(f"the loss or a gradient of step {step} is not finite; ask seen.blame()")
                 return
@@ -1154,9 +1156,7 @@ class TorchWatch:
     def _release_oldest(self) -> None:
         oldest = self.steps.popleft()
         with torch._C._DisableTorchDispatch():
-            loss = TrainingStep(oldest).loss
-        if self.steps and loss < math.inf:
-            self.steps[0].largest_loss = max(oldest.largest_loss, loss)
+            remember_step(oldest, self.steps)
         self._ops_released += len(oldest.ops)
         self._store.release(oldest)
 

@@ -23,9 +23,10 @@ from numpy.typing import ArrayLike, NDArray
 from wiregrad.backends import RunRecord
 from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.inspect.report import GradientFlow, Report, RunIndex, describe_node, format_node_place, join_with_and
+from wiregrad.inspect.underflow import GUARDS, SHIFTS, WIDER, advise_underflow, find_vanished, read_line
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, Place, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.advice import Fault, Surroundings, backward_fault, find_advice, forward_fault
+from wiregrad.ops.advice import Fault, FormulaTerm, Surroundings, backward_fault, find_advice, forward_fault
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, is_nan, is_nonfinite
 
 MAX_SEPARATE_FAULTS = 256
@@ -456,10 +457,35 @@ class _BlameWriter:
     def _suggest_remedy(self, bit: int, located: LocatedFault) -> str:
         if located.fault is not None:
             fault = located.node, self.around, located.fault
+            underflow = self._suggest_for_underflow(located)
+            if underflow:
+                return underflow
             return find_advice(*fault, general=False) or self._suggest_masking(bit) or find_advice(*fault)
         if located.phase == "backward":
             return "scale the output down, or look at which use sends so much: run.branches(name)"
         return "look at where this comes from: np.isfinite(x).all() before the call, np.nan_to_num, or leave it out"
+
+    def _suggest_for_underflow(self, located: LocatedFault) -> str:
+        """Return the advice for an argument of 0 that a number was to keep from 0, which is 0 in a short dtype."""
+        assert located.fault is not None
+        term = FormulaTerm(self.around, located.node)
+        for operand, (_, argument) in zip(term.source_terms, located.fault.inputs, strict=False):
+            if not is_zero_everywhere(argument):
+                continue
+            # The lower bound of a clip stands behind the upper one.
+            for guard in (operand, *operand.source_terms):
+                if guard.name not in GUARDS or not any(part.is_constant(0.0) for part in guard.source_terms):
+                    continue
+                dtype = str(np.asarray(self.index.values[guard.node]).dtype)
+                node = Node(self.circuit, guard.node)
+                number = find_vanished([node.title, read_line(node.place)], dtype)
+                if number is not None:
+                    return advise_underflow(term.name, dtype, number)
+                if guard.name in SHIFTS and dtype in WIDER:
+                    # A 0 may be added on purpose, so the usual advice follows.
+                    usual = find_advice(located.node, self.around, located.fault)
+                    return "; ".join(filter(None, (advise_underflow(term.name, dtype, None), usual)))
+        return ""
 
     def _suggest_masking(self, bit: int) -> str:
         """Return the remedy for an infinity that was multiplied by 0."""
@@ -513,6 +539,11 @@ class _BlameWriter:
         name = self.circuit.reference_to(node)
         place = "" if back else format_node_place(self.circuit, node)
         return f"{'gradient of ' * back}{name} = {_format_first_nonfinite(value)}{place}"
+
+
+def is_zero_everywhere(value: Any) -> bool:
+    """Return whether all numbers of an operand are 0."""
+    return not np.any(np.asarray(value))
 
 
 def _format_first_nonfinite(value: ArrayLike) -> str:

@@ -203,7 +203,8 @@ def diff(
         return _compare_runs(one, two, _Tolerance(*bounds))
     kinds = [type(x).__name__ for x in (one, two)]
     mixed = {"Circuit", "Run"} <= set(kinds)
-    hint = "; run the circuit first: circuit.run(...)" if mixed else "; differences along an array are np.diff(x)"
+    run = "; run the circuit first: circuit.run(...), or wg.run(f, *args) for the arguments of a traced function"
+    hint = run if mixed else "; differences along an array are np.diff(x)"
     raise InputError(f"diff compares two circuits or two runs; got {kinds[0]} and {kinds[1]}{hint}")
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Self, TypeAlias, TypeGuard
@@ -578,9 +578,9 @@ def _write_splitter(circuit: IndexedGraph, node: int) -> str:
     return f"{_write(circuit, node, 1)} (split{f' {number}' if number > 1 else ''})"
 
 
-CIRCUIT_MAKERS: list[Callable[[CircuitColumns, dict[str, Any]], CircuitGraph]] = []
-"""Makes the circuit that users get of one that was taken from another framework, given the values of its inputs there;
-added by the layer of the public classes."""
+CIRCUIT_MAKERS: list[Callable[[CircuitColumns, dict[str, Any], Collection[str]], CircuitGraph]] = []
+"""Makes the circuit that users get of one that was taken from another framework, given the values of its inputs there
+and the names of those that are weights of a model; added by the layer of the public classes."""
 
 
 def _suggest_name_of(thing: object) -> str:

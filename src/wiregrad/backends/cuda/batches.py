@@ -21,7 +21,7 @@ import queue
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -724,17 +724,18 @@ class CudaCompiled(Compiled):
         *,
         check: bool = True,
         assume: str | None = None,
+        point: Mapping[str, Any] | None = None,
         device: str = "cuda",
     ) -> None:
         self.device = device
         self.gpu = open_gpu(device)
-        super().__init__(circuit, dtype, check=check, assume=assume)
+        super().__init__(circuit, dtype, check=check, assume=assume, point=point)
         check_scalar(self.circuit, f'device="{device}"', "circuit.to_jax() or circuit.to_torch()")
         self._programs: dict[bool, CudaProgram] = {}
         self.get_program(gradient=len(self.circuit.outputs) == 1)
 
     def _compile_alike(self, circuit: CircuitGraph, *, check: bool = True) -> Self:
-        return type(self)(circuit, self._asked, check=check, assume=self._assume, device=self.device)
+        return type(self)(circuit, self._asked, check=check, assume=self._assume, point=self._point, device=self.device)
 
     def _encode(self) -> FileProgram:
         encoded = super()._encode()

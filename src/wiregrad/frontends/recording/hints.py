@@ -538,6 +538,19 @@ def describe_python_error(error: Exception) -> str:
     return f"{error}: {advice[0]}{place}" if advice else ""
 
 
+def asks_for_arrays(error: Exception) -> bool:
+    """Return whether a function of the user's that asks what is an array raised an error, and has a value."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or is_library_file(trace.tb_frame.f_code.co_filename):
+        return False
+    code = trace.tb_frame.f_code
+    asks = "ndarray" in code.co_names and not {"isinstance", "type"}.isdisjoint(code.co_names)
+    knows_values = "Value" in code.co_names
+    return asks and not knows_values and any(map(_stands_for_value, trace.tb_frame.f_locals.values()))
+
+
 def is_raised_over_value(error: Exception) -> bool:
     """Return whether an error was raised inside another library, by a function that was given a value."""
     trace = error.__traceback__

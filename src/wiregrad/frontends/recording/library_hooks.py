@@ -59,6 +59,7 @@ from wiregrad.frontends.recording.filled_value import (
     make_like,
 )
 from wiregrad.frontends.recording.hints import (
+    asks_for_arrays,
     describe_foreign_error,
     describe_missing_function,
     describe_python_error,
@@ -369,8 +370,9 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
     if "NPY_ITER_REFS_OK" in str(error):
         return NoRuleError(f"np.nditer reads the memory of an array: write `for v in x.flat`{format_user_line()}")
     text = str(error)
-    if text in READ_ONLY_MESSAGES:
-        error.add_note(READ_ONLY_NOTE)
+    is_read_only = text in READ_ONLY_MESSAGES
+    if is_read_only or asks_for_arrays(error):
+        error.add_note(READ_ONLY_NOTE if is_read_only else ARRAY_NOTE)
         return None
     message = describe_refused_draw(error) or describe_refused_list(error)
     is_over_value = re.search(TYPE_TROUBLE, text) is not None and is_raised_over_value(error)
@@ -397,7 +399,11 @@ TYPE_TROUBLE = (
     "type not understood|Cannot cast"
 )
 """What NumPy and compiled code say of an object that they cannot read as an array of numbers; a pattern."""
-FOREIGN_ERRORS = (ValueError, TypeError, AttributeError, NotImplementedError)
+ARRAY_NOTE = (
+    "isinstance(x, np.ndarray) is false of a value, which stands for an array where a function is differentiated or "
+    "compiled: write isinstance(x, np.ndarray | wg.Value), or np.ndim(x) > 0."
+)
+FOREIGN_ERRORS = (ValueError, TypeError, AttributeError, NotImplementedError, AssertionError)
 """The kinds of errors that other libraries raise when they are given a value."""
 
 
