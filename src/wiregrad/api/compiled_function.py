@@ -48,6 +48,7 @@ from wiregrad.api.batches import (
     repeat_batch,
     require_real,
 )
+from wiregrad.api.hessian_rows import find_hessian
 from wiregrad.backends import interpreter
 from wiregrad.backends.replay_engines import (
     ArrayReplay,
@@ -879,6 +880,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             self.__dict__.pop(name, None)
         self._derived: dict[str, CompiledFunction[..., Any]] = {}
         """The compiled Jacobian and Hessian."""
+        self._hessian = find_hessian(self._f)
+        """What computes a long Hessian by directions, if this is the function of one."""
         self._budget = RecordingBudget()
         self._dropped_hits = 0
         """How often recordings were replayed that were dropped after a change of outside state."""
@@ -1519,6 +1522,11 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             raise OperandError(
                 f"{called} has no recording to write, because its calls ran the function itself: {reason}"
             )
+        if self._hessian is not None and derived:
+            raise OperandError(
+                f"this Hessian of {called} was computed one direction at a time, because its circuit is large, so "
+                "there is no recording of it to write: wg.compile(f, limit=1) records it as a whole"
+            )
         if derived:
             raise OperandError(
                 f"{called} itself was not called yet, only its {join_first_names(derived)}, which has recordings of "
@@ -1597,6 +1605,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if tree is not None and tree.recent is not None and not kwargs and not call.has_labels:
                 self._note_array_call(cache, tree.recent, args, gradient=f is self._differentiated)
             return answer
+        if self._hessian is not None and tree is None and not kwargs and self._limit is None:
+            found = self._hessian.compute(args, key, self._compile_product)
+            if found is not None:
+                return found
         hits = self._dropped_hits + self._count_hits()
         checks = 0 if answer.last is None else len(answer.last.recording.checks)
         plain_calls = self._fallbacks[UNPROFITABLE] + self._count_skipped()
@@ -1607,6 +1619,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             self._fallbacks[UNPROFITABLE] += 1
             return self._budget.time_plain_call(self._call_plainly, f, args, kwargs)
         return self._record_call(args, kwargs, f, query, key, call, cache, answer)
+
+    def _compile_product(self, product: Callable[..., Any]) -> CompiledFunction[..., Any]:
+        return self.compile_transform(lambda _: product, key="product with a direction")
 
     def _note_array_call(
         self, cache: VariantCache, variant: RecordedVariant, args: tuple[Any, ...], *, gradient: bool
