@@ -863,6 +863,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         assume: str | None = None,
     ) -> None:
         functools.update_wrapper(self, f, updated=())
+        vars(self).setdefault("__annotations__", {})
         self._f = f
         self._argnums = argnums
         self._argnames = argnames
@@ -951,6 +952,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """Let all calls go to Python as long as recordings are skipped there."""
         for quick in self._quick_calls.values():
             quick.is_paused = self._budget.skips > 0
+
+    @property
+    def __code__(self) -> CodeType:
+        """The code of the function, by which joblib notices that it was edited."""
+        code: CodeType = self._f.__code__
+        return code
 
     @overload
     def __get__(self, thing: None, owner: type) -> CompiledFunction[P, Result]: ...
