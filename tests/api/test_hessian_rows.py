@@ -135,3 +135,19 @@ def test_code_of_a_long_hessian_is_written_from_a_whole_recording() -> None:
 
     with pytest.raises(OperandError, match=r"one direction at a time.*wg.compile\(f, limit=1\)"):
         fast.to_c("value")
+
+
+def test_batches_have_second_derivatives_by_the_selected_arguments() -> None:
+    fast = wg.compile(lambda x, y: np.exp(x * y) if x > 0.0 else y**3, argnums=(0, 1))
+    xs, y = np.array([0.5, -1.0, 2.0]), 0.7
+    rows = [wg.hessian(lambda x, y: np.exp(x * y) if x > 0.0 else y**3, argnums=(0, 1))(x, y) for x in xs]
+
+    assert_allclose(np.array(fast.batch_hessian(xs, y)), np.moveaxis(np.array(rows), 0, -1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("option", [{"argnums": (1,)}, {"argnames": "y"}])
+def test_arguments_of_batches_are_selected_when_the_function_is_compiled(option: dict[str, Any]) -> None:
+    (name,) = option
+
+    with pytest.raises(OperandError, match=rf"got {name}=: write wg.compile\(f, {name}=...\)"):
+        wg.compile(lambda x, y: x * y).batch_value_and_grad(np.ones(3), 2.0, **option)

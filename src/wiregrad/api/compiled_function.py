@@ -1330,6 +1330,38 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             reduce=reduce,
         )
 
+    def batch_hessian(
+        self,
+        /,
+        *args: Any,
+        in_axes: AxesSpec = 0,
+        threads: int | None = None,
+        out: Any = None,
+        executor: object = None,
+        chunk_size: int | None = None,
+        progress: bool = False,
+        reduce: str | None = None,
+        **keywords: Never,
+    ) -> Any:
+        """Return what `hessian` returns at many points, with a vector in place of each number, one entry per point.
+
+        Derivatives are by the selected arguments (`argnums`). The other settings are those of `batch`.
+
+        >>> compile(lambda x, y: x * x * y, argnums=(0, 1)).batch_hessian(np.array([2.0, 3.0]), 5.0)[0]
+        (array([10., 10.]), array([4., 6.]))
+        """
+        refuse_keywords(self._f, keywords)
+        return self._derive("hessian", hessian).batch(
+            *args,
+            in_axes=in_axes,
+            threads=threads,
+            out=out,
+            executor=executor,
+            chunk_size=chunk_size,
+            progress=progress,
+            reduce=reduce,
+        )
+
     def batch_value_and_grad(
         self,
         /,
