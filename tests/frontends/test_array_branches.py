@@ -104,8 +104,9 @@ def test_methods_for_derivatives_share_a_recording_too(f: Callable[..., Any]) ->
     for q, u in POINTS:
         assert_near(fast.jacobian(q, u), wg.jacobian(f)(q, u))
         assert_near(fast.hessian(q, u), wg.hessian(f)(q, u))
+        assert_near(fast.value_and_jacobian(q, u), (f(q, u), wg.jacobian(f)(q, u)))
 
-    assert [info.records for _, info in fast.info.derived] == [1, 1]
+    assert [info.records for _, info in fast.info.derived] == [1, 1, 1]
 
 
 def test_infinite_slopes_of_the_other_arm_leave_no_trace() -> None:

@@ -106,7 +106,12 @@ from wiregrad.frontends.replay.recorded_calls import (
     write_parser,
     write_restorer,
 )
-from wiregrad.frontends.transforms.derivatives import hessian, jacobian, make_value_and_grad
+from wiregrad.frontends.transforms.derivatives import (
+    hessian,
+    jacobian,
+    make_value_and_grad,
+    make_value_and_jacobian,
+)
 from wiregrad.frontends.transforms.vmap_and_checkpoint import AxesSpec
 from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import Certificate, CircuitGraph, Place, certificates
@@ -2096,26 +2101,6 @@ HAS_QUICK_CALLS = RECORDER is not None and ERROR_SETTINGS is not None
 if HAS_QUICK_CALLS:
     # Python finds what to call in the slot of the object, so that no function of Python runs.
     CompiledFunction.__call__ = CompiledFunction.__dict__["_quick_value"]  # type: ignore[method-assign]
-
-
-def make_value_and_jacobian(
-    f: Callable[..., Any], argnums: Argnums | None, *, argnames: Argnames | None
-) -> Callable[..., Any]:
-    """Return the function that computes the results of f and their derivatives, in one run of f."""
-
-    @functools.wraps(f)
-    def compute_twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        result = f(*args, **kwargs)
-        return result, result
-
-    differentiated = jacobian(compute_twice, argnums, argnames=argnames, has_aux=True)
-
-    @functools.wraps(f)
-    def compute_both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        derivatives, result = differentiated(*args, **kwargs)
-        return result, derivatives
-
-    return compute_both
 
 
 def _ask_gradient(variant: RecordedVariant, inputs: Sequence[Any]) -> Any:

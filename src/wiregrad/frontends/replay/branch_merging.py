@@ -60,7 +60,15 @@ from wiregrad.frontends.replay.branch_syntax import (
     ReturnStep,
     plan_function,
 )
-from wiregrad.frontends.transforms.derivatives import grad, hessian, jacfwd, jacobian, jacrev, value_and_grad
+from wiregrad.frontends.transforms.derivatives import (
+    grad,
+    hessian,
+    jacfwd,
+    jacobian,
+    jacrev,
+    make_value_and_jacobian,
+    value_and_grad,
+)
 from wiregrad.ir import TABLE
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
 
@@ -105,7 +113,7 @@ UPDATE_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "LShift": operator.ilshift,
     "RShift": operator.irshift,
 }
-DERIVATIVES = frozenset([grad, value_and_grad, jacobian, jacfwd, jacrev, hessian])
+DERIVATIVES = frozenset([grad, value_and_grad, jacobian, jacfwd, jacrev, hessian, make_value_and_jacobian])
 """Transforms that call the function on values of the recording, as a call without derivatives does."""
 DISPATCHER_TYPE = type(np.sum)
 NUMPY_FUNCTIONS = {stand_in: ORIGINALS[name] for name, stand_in in STAND_INS.items()}
