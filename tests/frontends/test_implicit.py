@@ -12,7 +12,8 @@ from scipy import optimize
 
 import wiregrad as wg
 from wiregrad.errors import ConvergenceError, NoRuleError, OperandError, ShapeError, SingularError
-from wiregrad.frontends.transforms.implicit import MAX_DENSE_SIZE
+from wiregrad.frontends.transforms import implicit
+from wiregrad.frontends.transforms.implicit import MAX_DENSE_SIZE, MIN_SOLVES
 
 MATRIX = np.array([[3.0, 1.0, 0.2], [1.0, 2.0, -0.4], [0.1, 0.3, 4.0]])
 POINT = np.array([1.0, 2.0, -0.5])
@@ -464,3 +465,95 @@ LOOPS: dict[str, Callable[[Any], Any]] = {
 def test_solvers_in_the_bodies_of_loops_are_refused_with_advice(name: str, transform: Any) -> None:
     with pytest.raises(NoRuleError, match="write the loop as a Python loop"):
         transform(LOOPS[name])(2.0)
+
+
+def solve_by_brentq(a: Any) -> Any:
+    """Return w with w exp(w) = a, found by SciPy between two limits."""
+    return wg.root(
+        lambda w, a: w * np.exp(w) - a, 0.5, a, solver=lambda f, _: optimize.brentq(f, -0.9, 3.0, xtol=1e-14)
+    )
+
+
+def nest_roots(a: Any) -> Any:
+    """Solve an equation whose function solves another one."""
+    return wg.root(lambda x: wg.root(lambda y, x: y**3 + y - x, 0.1, x) - a, 0.5)
+
+
+SOLVED_AGAIN: dict[str, Callable[[Any], Any]] = {
+    "linear": lambda a: wg.root(lambda x, a: 2.0 * x - a, 0.5, a),
+    "variable from outside": lambda a: wg.root(lambda x: x * x * x - 2.0 * a, 0.5),
+    "dict": solve_two_unknowns,
+    "array": lambda a: wg.root(lambda x, a: x**3 + a * np.roll(x, 1) - np.arange(1.0, 4.0), np.ones(3), a)[1],
+    "whole number": lambda a: wg.root(lambda x, a, n: x**n - a, 0.5, a, 3),
+    "brentq": solve_by_brentq,
+    "fixed point": lambda a: wg.fixed_point(lambda x, a: np.cos(x * a), 0.5, a),
+    "minimum": lambda a: wg.minimize(lambda x, a: (x[0] - a) ** 4 + (x[0] - x[1]) ** 2 + x[1] ** 2, np.ones(2), a)[0],
+    "gradient": wg.grad(lambert),
+    "nested": nest_roots,
+}
+
+
+@pytest.mark.parametrize("name", SOLVED_AGAIN)
+@pytest.mark.filterwarnings("ignore::wiregrad.errors.InterpreterWarning")
+def test_compiled_functions_solve_again_as_the_function_itself(name: str) -> None:
+    f = SOLVED_AGAIN[name]
+    fast = wg.compile(f)
+    points = np.linspace(0.4, 0.9, MIN_SOLVES + 4)
+
+    found = np.array([fast.value_and_grad(a) for a in points])
+
+    assert fast.info.records == 1
+    assert not fast.info.fallbacks
+    assert_allclose(found, np.array([wg.value_and_grad(f)(a) for a in points]), rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::wiregrad.errors.InterpreterWarning")
+def test_equations_of_compiled_functions_become_native_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = wg.compile(solve_two_unknowns)
+    for a in np.linspace(1.0, 2.0, MIN_SOLVES + 2):
+        fast.value_and_grad(a)
+
+    monkeypatch.setattr(implicit.Recording, "__init__", None)
+
+    assert_allclose(fast.value_and_grad(np.float64(4.0)), (16.0, 8.0), rtol=1e-9)
+    assert fast.info.records == 1
+
+
+@pytest.mark.filterwarnings("ignore::wiregrad.errors.InterpreterWarning")
+def test_operands_that_an_equation_does_not_use_get_the_gradient_of_the_function_itself() -> None:
+    def solve(a: Any) -> Any:
+        return wg.root(lambda x, a, unused: x**3 + x - a, 0.5, a, np.sqrt(a - 1.0))
+
+    fast = wg.compile(solve)
+    points = [*np.linspace(2.0, 3.0, MIN_SOLVES + 2), 1.0]
+
+    assert_allclose([fast.value_and_grad(a) for a in points], [wg.value_and_grad(solve)(a) for a in points], rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::wiregrad.errors.InterpreterWarning")
+def test_compiled_functions_still_say_that_no_solution_was_found() -> None:
+    fast = wg.compile(lambda a: wg.root(lambda x, a: x * x - a, 1.0, a))
+    for a in np.linspace(1.0, 2.0, MIN_SOLVES + 2):
+        fast(a)
+
+    with pytest.raises(ConvergenceError, match="found no zero"):
+        fast(-1.0)
+
+
+@pytest.mark.filterwarnings("ignore::wiregrad.errors.InterpreterWarning")
+def test_solvers_that_draw_random_numbers_run_in_each_call() -> None:
+    def anneal(f: Any, _: Any) -> Any:
+        return optimize.dual_annealing(lambda x: f(float(x[0])) ** 2, [(-0.9, 3.0)], maxiter=30).x[0]
+
+    fast = wg.compile(lambda a: wg.root(lambda x, a: x - a, 0.5, a, solver=anneal, tolerance=1e-4))
+    fast(1.0)
+
+    assert fast.info.records == 0
+    assert "dual_annealing" in fast.info.fallbacks[0][0]
+
+
+@pytest.mark.parametrize("power", [2, 3, 5])
+def test_residuals_that_branch_are_known_again_though_powers_are_rounded_otherwise(power: int) -> None:
+    traced = wg.trace(lambda a: wg.root(lambda x, a: (x**power if x > 0.2 else 0.1 * x) - a, 0.5, a), 0.4)
+
+    assert_allclose([traced(a=a) for a in (0.4, 0.5, 0.6)], np.array([0.4, 0.5, 0.6]) ** (1.0 / power))

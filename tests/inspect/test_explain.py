@@ -617,6 +617,11 @@ TIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "where": (lambda b, a: np.where(a > b, a, b), (1.0, 1.0), r"is on its step .*what is chosen by it may have a kink"),
     "sort": (lambda x: np.sort(x)[0], (np.ones(3),), r"on its step \(elements tie\).*what is chosen by it may have a"),
     "Python's max": (max, (2.0, 2.0), r"on its step \(a = b\): the gradient is that of the side that Python took"),
+    "equality": (
+        lambda k, f: 1.0 / f if k == f else np.log(k / f) / (k - f),
+        (2.0, 2.0),
+        r"side that Python took, which is written for this point alone; .*a formula for numbers near each other",
+    ),
     "if": (lambda x: 2.0 * x if x > 0 else -x, (0.0,), r"on its step \(a = b\): the gradient is that of the side"),
 }
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from wiregrad.exchange import framework_export, onnx_files
     from wiregrad.exchange.observed_run import RunQuestions
     from wiregrad.explorer import local_server, page_data, widget
+    from wiregrad.frontends.recording.session import Argnames
     from wiregrad.frontends.recording.value import Value
     from wiregrad.inspect.blame import Blame
     from wiregrad.inspect.diff import Difference
@@ -524,11 +525,19 @@ class Circuit(ir.CircuitGraph, Drawable):
         """Write the circuit to a file that `wiregrad.load` reads: arrays as safetensors, no pickle."""
         files.save(self, path)
 
-    def to_python(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
+    def to_python(
+        self,
+        function: str = "value_and_grad",
+        *,
+        name: str | None = None,
+        argnames: Argnames | None = None,
+        check: bool = True,
+    ) -> str:
         """Return the circuit as plain Python, forward and backward, line by line; the code needs no package.
 
-        `function` is `value`, `value_and_grad`, `jacobian` or `hessian`; `name` is the function's name in the code. The
-        code of a traced circuit raises where its function would take another branch, unless `check=False`.
+        `function` is `value`, `value_and_grad`, `jacobian` or `hessian`; `name` is the function's name in the code, and
+        `argnames` names the inputs that derivatives are by, if they are not by all. The code of a traced circuit raises
+        where its function would take another branch, unless `check=False`.
 
         >>> print(circuit("e = a + b; f = e * c").to_python("value"))
         \"""Value of f, written by wiregrad from a circuit of 2 nodes.\"""
@@ -542,21 +551,45 @@ class Circuit(ir.CircuitGraph, Drawable):
             return f
         <BLANKLINE>
         """
-        return codegen.write_listing(self if check else self.unchecked(), "python", function, name)
+        return self._write_listing("python", function, name, argnames, check=check)
 
-    def to_numpy(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
+    def to_numpy(
+        self,
+        function: str = "value_and_grad",
+        *,
+        name: str | None = None,
+        argnames: Argnames | None = None,
+        check: bool = True,
+    ) -> str:
         """Return the circuit as NumPy code, for arrays and for batches of a scalar circuit; options as in `to_python`.
 
         >>> "np.tanh(x)" in circuit("y = tanh(x)").to_numpy()
         True
         """
-        return codegen.write_listing(self if check else self.unchecked(), "numpy", function, name)
+        return self._write_listing("numpy", function, name, argnames, check=check)
+
+    def _write_listing(
+        self,
+        language: str,
+        function: str,
+        name: str | None,
+        argnames: object,
+        *,
+        check: bool,
+        finite: bool = False,
+        **options: object,
+    ) -> str:
+        wanted = codegen.find_wanted_inputs(self, argnames)
+        return codegen.write_listing(
+            self if check else self.unchecked(), language, function, name, finite=finite, wanted=wanted, **options
+        )
 
     def to_c(
         self,
         function: str = "value_and_grad",
         *,
         name: str | None = None,
+        argnames: Argnames | None = None,
         real: str | None = None,
         header: bool = False,
         test: Mapping[str, Any] | None = None,
@@ -565,24 +598,33 @@ class Circuit(ir.CircuitGraph, Drawable):
     ) -> str:
         """Return the circuit as C99 in doubles or floats (`real`); the numbers are in the order of `inputs`.
 
-        With `header`, return the header file instead. With a point as `test`, the code has a self-test: a `main`,
-        compiled with -DWIREGRAD_TEST, that runs the function there and compares the result with the circuit's. Where
-        the function of a traced circuit would take another branch, results are NaN and NAME_branch(x) is not 0, unless
-        `check=False`. `assume` is that of `compile`.
+        Derivatives are by the inputs that `argnames` names, in the same order; without it by all. With `header`, return
+        the header file instead. With a point as `test`, the code has a self-test: a `main`, compiled with
+        -DWIREGRAD_TEST, that runs the function there and compares the result with the circuit's. Where the function of
+        a traced circuit would take another branch, results are NaN and NAME_branch(x) is not 0, unless `check=False`.
+        `assume` is that of `compile`.
 
         >>> "double value_and_grad(const double *x, double *grad)" in circuit("a * b").to_c()
         True
         """
-        chosen = self if check else self.unchecked()
-        expected = (
-            None if test is None else evaluate_function(chosen, function, interpreter.bind_inputs(self, [test], {}))
-        )
+        expected = None
+        if test is not None:
+            wanted = codegen.find_wanted_inputs(self, argnames)
+            chosen = self if check else self.unchecked()
+            expected = evaluate_function(chosen, function, interpreter.bind_inputs(self, [test], {}), wanted)
         finite = codegen.check_assumption(assume)
-        return codegen.write_listing(
-            chosen, "c", function, name, finite=finite, real=real, header=header, test=expected
+        return self._write_listing(
+            "c", function, name, argnames, check=check, finite=finite, real=real, header=header, test=expected
         )
 
-    def to_js(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
+    def to_js(
+        self,
+        function: str = "value_and_grad",
+        *,
+        name: str | None = None,
+        argnames: Argnames | None = None,
+        check: bool = True,
+    ) -> str:
         """Return the circuit as an ES module: `valueAndGrad(x)` takes an object and returns {value, grads}.
 
         The code of a traced circuit throws where its function would take another branch, unless `check=False`.
@@ -590,13 +632,14 @@ class Circuit(ir.CircuitGraph, Drawable):
         >>> "export function valueAndGrad(x)" in circuit("a * b").to_js()
         True
         """
-        return codegen.write_listing(self if check else self.unchecked(), "js", function, name)
+        return self._write_listing("js", function, name, argnames, check=check)
 
     def to_cuda(
         self,
         function: str = "value_and_grad",
         *,
         name: str | None = None,
+        argnames: Argnames | None = None,
         real: str | None = None,
         check: bool = True,
     ) -> str:
@@ -607,7 +650,7 @@ class Circuit(ir.CircuitGraph, Drawable):
         >>> 'extern "C" __global__ void value_and_grad_batch' in circuit("a * b").to_cuda()
         True
         """
-        return codegen.write_listing(self if check else self.unchecked(), "cuda", function, name, real=real)
+        return self._write_listing("cuda", function, name, argnames, check=check, real=real)
 
     def to_jax(self, dtype: str | None = None, *, check: bool = True) -> Callable[..., Any]:
         """Return the circuit as a function of JAX arrays, for `jax.jit`, `jax.vmap`, `jax.grad` and sharding.
@@ -637,10 +680,11 @@ class Circuit(ir.CircuitGraph, Drawable):
         stored = self._weights if weights else None
         onnx_files.to_onnx(self, path, gradient=gradient, check=check, weights=stored)
 
-    def count_ops(self, function: str = "value_and_grad") -> OpCounts:
+    def count_ops(self, function: str = "value_and_grad", *, argnames: Argnames | None = None) -> OpCounts:
         """Count the operations in the circuit's C code: additions, multiplications, divisions, functions by name.
 
-        `function` is that of `to_c`. Both arms of a choice count; a function of matrices counts as one operation.
+        `function` and `argnames` are those of `to_c`. Both arms of a choice count; a function of matrices counts as one
+        operation.
 
         >>> circuit("y = sin(a) * b").count_ops()
         6 operations
@@ -649,7 +693,7 @@ class Circuit(ir.CircuitGraph, Drawable):
         >>> circuit("y = sin(a) * b").count_ops("value").multiplications
         1
         """
-        return inspect.op_counts.count_ops(self, function)
+        return inspect.op_counts.count_ops(self, function, wanted=codegen.find_wanted_inputs(self, argnames))
 
     def receipt(self, points: int | Sequence[Mapping[str, Any]] = 24, *, seed: int = 0) -> Receipt:
         """Run the generated code in every language available here; report how far it is from the interpreter, by op.

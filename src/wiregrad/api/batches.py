@@ -280,6 +280,11 @@ def refuse_keywords(f: Callable[..., Any], keywords: Mapping[str, object]) -> No
     """Raise if a batch was called with keywords that are none of its options."""
     for name in keywords:
         near = suggest_name(name, BATCH_OPTIONS)
+        if name in ("argnums", "argnames"):
+            raise OperandError(
+                f"a batch of {function_name(f)} has the derivatives by the arguments that were selected when it was "
+                f"compiled; got {name}=: write wg.compile(f, {name}=...)"
+            )
         raise OperandError(
             f"a batch of {function_name(f)} takes its arguments by position; got {name}=; its options are "
             f"{', '.join(BATCH_OPTIONS)}{near}"

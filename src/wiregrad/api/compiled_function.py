@@ -47,6 +47,7 @@ from wiregrad.api.batches import (
     repeat_batch,
     require_real,
 )
+from wiregrad.api.hessian_rows import find_hessian
 from wiregrad.backends import interpreter
 from wiregrad.backends.replay_engines import (
     ArrayReplay,
@@ -78,6 +79,7 @@ from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.session import (
     Argnames,
     Argnums,
+    ArgumentPlace,
     check_callable,
     flatten_argument,
     function_name,
@@ -104,7 +106,12 @@ from wiregrad.frontends.replay.recorded_calls import (
     write_parser,
     write_restorer,
 )
-from wiregrad.frontends.transforms.derivatives import hessian, jacobian, make_value_and_grad
+from wiregrad.frontends.transforms.derivatives import (
+    hessian,
+    jacobian,
+    make_value_and_grad,
+    make_value_and_jacobian,
+)
 from wiregrad.frontends.transforms.vmap_and_checkpoint import AxesSpec
 from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import Certificate, CircuitGraph, Place, certificates
@@ -591,14 +598,39 @@ Query = Callable[[RecordedVariant, Sequence[Any]], Any]
 """Asks a variant for something at a point; returns a `Flip` if Python would take another branch."""
 
 
+class SelectedArguments(NamedTuple):
+    """The arguments that the derivatives of written code are by; all without both."""
+
+    argnums: Argnums | None = None
+    argnames: Argnames | None = None
+
+
+NONE_SELECTED = SelectedArguments()
+
+
+def list_argument_inputs(
+    args: tuple[Any, ...], kwargs: dict[str, Any], *, with_labels: bool = False
+) -> dict[ArgumentPlace, range]:
+    """Return the numbers of the inputs that belong to each argument, by position or keyword.
+
+    >>> list_argument_inputs((1.0, "text", [2.0, 3.0]), {"scale": 4.0})
+    {0: range(0, 1), 1: range(1, 1), 2: range(1, 3), 'scale': range(3, 4)}
+    """
+    arguments = join_arguments(args, kwargs)
+    stops = list(accumulate(len(CallSignature(x, with_labels=with_labels).inputs) for x in arguments.values()))
+    return dict(zip(arguments, map(range, [0, *stops], stops), strict=False))
+
+
 class VariantTree:
     """The variants for calls of one kind; each but the first hangs at the check of another that failed before it."""
 
-    __slots__ = ("kind", "recent", "root", "variants")
+    __slots__ = ("kind", "parameters", "recent", "root", "variants")
 
-    def __init__(self, kind: str = "") -> None:
+    def __init__(self, kind: str, parameters: Mapping[ArgumentPlace, range]) -> None:
         self.kind = kind
         """The arguments of these calls, for messages."""
+        self.parameters = parameters
+        """The numbers of the inputs that belong to each argument, by position or keyword."""
         self.variants: list[RecordedVariant] = []
         self.root: RecordedVariant | None = None
         self.recent: RecordedVariant | None = None
@@ -836,6 +868,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         assume: str | None = None,
     ) -> None:
         functools.update_wrapper(self, f, updated=())
+        vars(self).setdefault("__annotations__", {})
         self._f = f
         self._argnums = argnums
         self._argnames = argnames
@@ -879,6 +912,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             self.__dict__.pop(name, None)
         self._derived: dict[str, CompiledFunction[..., Any]] = {}
         """The compiled Jacobian and Hessian."""
+        self._hessian = find_hessian(self._f)
+        """What computes a long Hessian by directions, if this is the function of one."""
         self._budget = RecordingBudget()
         self._dropped_hits = 0
         """How often recordings were replayed that were dropped after a change of outside state."""
@@ -922,6 +957,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """Let all calls go to Python as long as recordings are skipped there."""
         for quick in self._quick_calls.values():
             quick.is_paused = self._budget.skips > 0
+
+    @property
+    def __code__(self) -> CodeType:
+        """The code of the function, by which joblib notices that it was edited."""
+        code: CodeType = self._f.__code__
+        return code
 
     @overload
     def __get__(self, thing: None, owner: type) -> CompiledFunction[P, Result]: ...
@@ -1294,6 +1335,38 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             reduce=reduce,
         )
 
+    def batch_hessian(
+        self,
+        /,
+        *args: Any,
+        in_axes: AxesSpec = 0,
+        threads: int | None = None,
+        out: Any = None,
+        executor: object = None,
+        chunk_size: int | None = None,
+        progress: bool = False,
+        reduce: str | None = None,
+        **keywords: Never,
+    ) -> Any:
+        """Return what `hessian` returns at many points, with a vector in place of each number, one entry per point.
+
+        Derivatives are by the selected arguments (`argnums`). The other settings are those of `batch`.
+
+        >>> compile(lambda x, y: x * x * y, argnums=(0, 1)).batch_hessian(np.array([2.0, 3.0]), 5.0)[0]
+        (array([10., 10.]), array([4., 6.]))
+        """
+        refuse_keywords(self._f, keywords)
+        return self._derive("hessian", hessian).batch(
+            *args,
+            in_axes=in_axes,
+            threads=threads,
+            out=out,
+            executor=executor,
+            chunk_size=chunk_size,
+            progress=progress,
+            reduce=reduce,
+        )
+
     def batch_value_and_grad(
         self,
         /,
@@ -1389,6 +1462,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         function: str = "value_and_grad",
         *,
         name: str | None = None,
+        argnums: Argnums | None = None,
+        argnames: Argnames | None = None,
         real: str | None = None,
         header: bool = False,
         test: Sequence[Any] | None = None,
@@ -1396,13 +1471,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
     ) -> str:
         """Return C99 with all branches recorded so far: NAME(x, grad), and NAME_status(x), 0 where one is valid.
 
-        `function` is `value`, `value_and_grad`, `jacobian` or `hessian`. The numbers of `x` and of the derivatives are
-        those of all arguments, in order; the results are those of the function, in order. With `value_and_jacobian`,
-        results are followed by their derivatives by the selected arguments, and the branches are those in which the
-        method of that name was called. Where the function takes a
-        branch that was not recorded, results are NaN, and the status is the number of that branch in the list at the
-        top. `real`, `header` and `assume` are those of `Circuit.to_c`; `assume` is that of `wg.compile` if none is
-        given. With the arguments of a call as `test`, the code has a self-test at that point.
+        `function` is `value`, `value_and_grad`, `jacobian` or `hessian`. The numbers of `x` are those of all arguments,
+        in order; the results are those of the function, in order. Derivatives are by the arguments that `argnums` and
+        `argnames` select, in their order in `x`; without them by all. With `value_and_jacobian`, results are followed
+        by their derivatives by the arguments that were selected in `wg.compile`, and the branches are those in which
+        the method of that name was called. Where the function takes a branch that was not recorded, results are NaN,
+        and the status is the number of that branch in the list at the top. `real`, `header` and `assume` are those of
+        `Circuit.to_c`; `assume` is that of `wg.compile` if none is given. With the arguments of a call as `test`, the
+        code has a self-test at that point.
 
         >>> f = compile(lambda x: x * x if x > 0.0 else -x)
         >>> f(2.0), "double f(const double *" in f.to_c(name="f")
@@ -1414,23 +1490,38 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         (([2.0, -1.0], [2.0, 1.0]), True)
         """
         is_finite = codegen.check_assumption(self._assume if assume is None else assume)
-        return self._write_branches("c", function, name, test, finite=is_finite, real=real, header=header)
+        selected = SelectedArguments(argnums, argnames)
+        return self._write_branches("c", function, name, selected, test, finite=is_finite, real=real, header=header)
 
-    def to_js(self, function: str = "value_and_grad", *, name: str | None = None) -> str:
+    def to_js(
+        self,
+        function: str = "value_and_grad",
+        *,
+        name: str | None = None,
+        argnums: Argnums | None = None,
+        argnames: Argnames | None = None,
+    ) -> str:
         """Return JavaScript with all branches recorded so far: NAME(inputs), and NAMEStatus(inputs).
 
-        `function` is that of `to_c`.
+        `function`, `argnums` and `argnames` are those of `to_c`.
 
         >>> f = compile(lambda x: x * x if x > 0.0 else -x)
         >>> f(2.0), "export function f(inputs)" in f.to_js(name="f")
         (4.0, True)
         """
-        return self._write_branches("js", function, name)
+        return self._write_branches("js", function, name, SelectedArguments(argnums, argnames))
 
-    def to_python(self, function: str = "value_and_grad", *, name: str | None = None) -> str:
+    def to_python(
+        self,
+        function: str = "value_and_grad",
+        *,
+        name: str | None = None,
+        argnums: Argnums | None = None,
+        argnames: Argnames | None = None,
+    ) -> str:
         """Return plain Python with all branches recorded so far: NAME(...), and NAME_status(...).
 
-        `function` is that of `to_c`.
+        `function`, `argnums` and `argnames` are those of `to_c`.
 
         >>> f = compile(lambda x: x * x if x > 0.0 else -x)
         >>> namespace = {}
@@ -1439,10 +1530,18 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         >>> namespace["f"](3.0)
         (9.0, {'x': 6.0})
         """
-        return self._write_branches("python", function, name)
+        return self._write_branches("python", function, name, SelectedArguments(argnums, argnames))
 
-    def count_ops(self, function: str = "value_and_grad") -> OpCounts:
+    def count_ops(
+        self,
+        function: str = "value_and_grad",
+        *,
+        argnums: Argnums | None = None,
+        argnames: Argnames | None = None,
+    ) -> OpCounts:
         """Count the operations in the C code of the recording that has most; see `Circuit.count_ops`.
+
+        The arguments are those of `to_c`.
 
         >>> arc = compile(lambda x: np.sqrt(1.0 - x * x))
         >>> arc(0.5), arc.count_ops("value")
@@ -1450,12 +1549,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
           1 addition, 1 multiplication, 1 square root
           functions: sqrt 1)
         """
+        selected = SelectedArguments(argnums, argnames)
         if function == "value_and_jacobian":
-            return self._find_value_and_jacobian().count_ops("value")
+            return self._find_value_and_jacobian(selected).count_ops("value")
         recordings = self._list_written_recordings(function)
+        wanted = self._find_wanted_inputs(selected)
         by_element = function in codegen.DIFFERENTIATED_BY_ELEMENT
         circuits = [recording.build_result_circuit(by_element=by_element) for recording in recordings]
-        counts = [inspect.op_counts.count_ops(circuit, function) for circuit in circuits]
+        counts = [inspect.op_counts.count_ops(circuit, function, wanted=wanted) for circuit in circuits]
         return max(counts, key=lambda each: each.total)
 
     def _list_written_recordings(self, function: str) -> list[codegen.language_base.FunctionRecording]:
@@ -1472,22 +1573,39 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         language: str,
         function: str,
         name: str | None,
+        selected: SelectedArguments,
         test: Sequence[Any] | None = None,
         *,
         finite: bool = False,
         **options: object,
     ) -> str:
         if function == "value_and_jacobian":
-            both = self._find_value_and_jacobian()
+            both = self._find_value_and_jacobian(selected)
             usual = codegen.usual_name(function, language) if name is None else name
-            return both._write_branches(language, "value", usual, test, finite=finite, **options)
+            return both._write_branches(language, "value", usual, NONE_SELECTED, test, finite=finite, **options)
         recordings = self._list_written_recordings(function)
+        wanted = self._find_wanted_inputs(selected)
         if test is not None:
-            options["test"] = self._compute_self_test(recordings, function, test)
-        return codegen.write_branches(recordings, language, function, name, finite=finite, **options)
+            options["test"] = self._compute_self_test(recordings, function, test, wanted)
+        return codegen.write_branches(recordings, language, function, name, finite=finite, wanted=wanted, **options)
 
-    def _find_value_and_jacobian(self) -> CompiledFunction[..., Any]:
+    def _find_wanted_inputs(self, selected: SelectedArguments) -> list[int] | None:
+        """Return the numbers of the inputs of the written recordings that belong to some arguments; None for all."""
+        if selected == NONE_SELECTED:
+            return None
+        parameters = self._find_written_tree().parameters
+        args = tuple([None for place in parameters if isinstance(place, int)])
+        keywords = {place: None for place in parameters if isinstance(place, str)}
+        places, _ = resolve_arguments(self._f, args, keywords, *selected)
+        return [k for place in places for k in parameters[place]]
+
+    def _find_value_and_jacobian(self, selected: SelectedArguments) -> CompiledFunction[..., Any]:
         """Return the function whose results are the values and all derivatives; raise if it was not called yet."""
+        if selected != NONE_SELECTED:
+            raise OperandError(
+                "value_and_jacobian has the derivatives by the arguments that were selected when the function was "
+                'compiled: write wg.compile(f, argnums=...), or to_c("jacobian", argnums=...)'
+            )
         both = self._derive("value_and_jacobian", make_value_and_jacobian)
         if not both.info.calls:
             called = f"{function_name(self._f)}.value_and_jacobian"
@@ -1519,6 +1637,11 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             raise OperandError(
                 f"{called} has no recording to write, because its calls ran the function itself: {reason}"
             )
+        if self._hessian is not None and derived:
+            raise OperandError(
+                f"this Hessian of {called} was computed one direction at a time, because its circuit is large, so "
+                "there is no recording of it to write: wg.compile(f, limit=1) records it as a whole"
+            )
         if derived:
             raise OperandError(
                 f"{called} itself was not called yet, only its {join_first_names(derived)}, which has recordings of "
@@ -1527,7 +1650,11 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         raise OperandError(f"{called} was not called yet, so there is no recording of it to write: {advice}")
 
     def _compute_self_test(
-        self, recordings: Sequence[codegen.language_base.FunctionRecording], function: str, args: Sequence[Any]
+        self,
+        recordings: Sequence[codegen.language_base.FunctionRecording],
+        function: str,
+        args: Sequence[Any],
+        wanted: Sequence[int] | None,
     ) -> tuple[list[float], list[float]]:
         """Return the numbers of a call, and the results to expect of the code there."""
         if not isinstance(args, list | tuple):
@@ -1549,7 +1676,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         recording = next(recording for recording in recordings if recording.circuit is circuit)
         written = recording.build_result_circuit(by_element=function in codegen.DIFFERENTIATED_BY_ELEMENT)
         point = [np.float64(x) if type(x) is float else x for x in call.inputs]
-        return interpreter.evaluate_function(written, function, point)
+        return interpreter.evaluate_function(written, function, point, wanted)
 
     @property
     def info(self) -> CompileInfo:
@@ -1597,6 +1724,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if tree is not None and tree.recent is not None and not kwargs and not call.has_labels:
                 self._note_array_call(cache, tree.recent, args, gradient=f is self._differentiated)
             return answer
+        if self._hessian is not None and tree is None and not kwargs and self._limit is None:
+            found = self._hessian.compute(args, key, self._compile_product)
+            if found is not None:
+                return found
         hits = self._dropped_hits + self._count_hits()
         checks = 0 if answer.last is None else len(answer.last.recording.checks)
         plain_calls = self._fallbacks[UNPROFITABLE] + self._count_skipped()
@@ -1607,6 +1738,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             self._fallbacks[UNPROFITABLE] += 1
             return self._budget.time_plain_call(self._call_plainly, f, args, kwargs)
         return self._record_call(args, kwargs, f, query, key, call, cache, answer)
+
+    def _compile_product(self, product: Callable[..., Any]) -> CompiledFunction[..., Any]:
+        return self.compile_transform(lambda _: product, key="product with a direction")
 
     def _note_array_call(
         self, cache: VariantCache, variant: RecordedVariant, args: tuple[Any, ...], *, gradient: bool
@@ -1864,7 +1998,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         with self._lock:
             tree = cache.trees.get(key)
             if tree is None:
-                tree = cache.trees[key] = VariantTree(describe_arguments(args, kwargs))
+                parameters = list_argument_inputs(args, kwargs, with_labels=variant.has_labels)
+                tree = cache.trees[key] = VariantTree(describe_arguments(args, kwargs), parameters)
                 if not kwargs and not CHOSEN_CONVENTIONS.active_blocks():
                     self._add_quick_entry(cache, tree, args)
             tree.add(variant, walk)
@@ -1966,26 +2101,6 @@ HAS_QUICK_CALLS = RECORDER is not None and ERROR_SETTINGS is not None
 if HAS_QUICK_CALLS:
     # Python finds what to call in the slot of the object, so that no function of Python runs.
     CompiledFunction.__call__ = CompiledFunction.__dict__["_quick_value"]  # type: ignore[method-assign]
-
-
-def make_value_and_jacobian(
-    f: Callable[..., Any], argnums: Argnums | None, *, argnames: Argnames | None
-) -> Callable[..., Any]:
-    """Return the function that computes the results of f and their derivatives, in one run of f."""
-
-    @functools.wraps(f)
-    def compute_twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        result = f(*args, **kwargs)
-        return result, result
-
-    differentiated = jacobian(compute_twice, argnums, argnames=argnames, has_aux=True)
-
-    @functools.wraps(f)
-    def compute_both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        derivatives, result = differentiated(*args, **kwargs)
-        return result, derivatives
-
-    return compute_both
 
 
 def _ask_gradient(variant: RecordedVariant, inputs: Sequence[Any]) -> Any:

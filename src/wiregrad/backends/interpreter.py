@@ -652,26 +652,39 @@ def compute_tangents(circuit: CircuitGraph, values: Sequence[Any], seeds: Mappin
         return sweep_forward(circuit, values, seeds)
 
 
-def evaluate_function(circuit: CircuitGraph, function: str, point: Sequence[Any]) -> tuple[list[float], list[float]]:
+def evaluate_function(
+    circuit: CircuitGraph, function: str, point: Sequence[Any], wanted: Collection[int] | None = None
+) -> tuple[list[float], list[float]]:
     """Return a point as a flat list of numbers, and the results of a function there, flattened in the same way.
+
+    `wanted` has the numbers of the inputs that derivatives are by, if they are not by all.
 
     >>> from wiregrad.ir import parse_text
     >>> evaluate_function(parse_text("input a, b\\ny = multiply a b\\noutput y"), "value_and_grad", [2.0, 3.0])
     ([2.0, 3.0], [6.0, 3.0, 2.0])
     """
     inputs = [number for value in point for number in _flatten_numbers(value)]
-    results = [number for value in _compute_results(circuit, function, point) for number in _flatten_numbers(value)]
-    return inputs, results
+    chosen = range(len(point)) if wanted is None else sorted(wanted)
+    computed = _compute_results(circuit, function, point, chosen)
+    return inputs, [number for value in computed for number in _flatten_numbers(value)]
 
 
-def _compute_results(circuit: CircuitGraph, function: str, point: Sequence[Any]) -> Iterator[Any]:
+def _compute_results(
+    circuit: CircuitGraph, function: str, point: Sequence[Any], wanted: Sequence[int]
+) -> Iterator[Any]:
     evaluated = gradient_circuit(circuit) if function == "hessian" else circuit
+    slopes = [evaluated.outputs[1 + k] for k in wanted] if function == "hessian" else []
     if function != "jacobian":
-        values = list(evaluate_outputs(evaluated, point).values())
-        yield from values[:1] if function == "value_and_grad" else values
-    rows = {"value": (), "hessian": evaluated.outputs[1:]}.get(function, evaluated.outputs)
+        values = evaluate_outputs(evaluated, point)
+        first = next(iter(values.values()))
+        yield from {
+            "value_and_grad": [first],
+            "hessian": [first, *(values[label] for label in slopes)],
+        }.get(function, values.values())
+    rows = {"value": (), "hessian": slopes}.get(function, evaluated.outputs)
     for label in rows:
-        yield from run_circuit(evaluated.with_output(label), point).grads.values()
+        grads = list(run_circuit(evaluated.with_output(label), point).grads.values())
+        yield from [grads[k] for k in wanted]
 
 
 def _flatten_numbers(value: ArrayLike) -> list[float]:

@@ -21,7 +21,7 @@ from wiregrad.backends import interpreter
 from wiregrad.dtypes import FLOAT
 from wiregrad.errors import NotNativeError, OperandError, WiregradError
 from wiregrad.frontends.recording.arguments import flatten
-from wiregrad.frontends.recording.record import NATIVE_LOOPS, run_as_replay
+from wiregrad.frontends.recording.record import NATIVE_CIRCUITS, NATIVE_LOOPS, NativeFunction, run_as_replay
 from wiregrad.frontends.recording.session import make_distinct
 from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.value import settle_gradient
@@ -42,13 +42,14 @@ from wiregrad.passes import (
 
 if TYPE_CHECKING:
     from wiregrad import files
-    from wiregrad.backends import executors
+    from wiregrad.backends import compiled, executors
     from wiregrad.backends.cuda import batches as cuda_batches
     from wiregrad.backends.native import batch, builtin_calls, tiers
     from wiregrad.backends.native_arrays import array_program
 else:
     # Only batches on other processes need these.
     executors = load_module_lazily("wiregrad.backends.executors")
+    compiled = load_module_lazily("wiregrad.backends.compiled")
     files = load_module_lazily("wiregrad.files")
     # The modules of native code are loaded when the first function is compiled.
     cuda_batches = load_module_lazily("wiregrad.backends.cuda.batches")
@@ -64,6 +65,16 @@ def _find_native_loop(op: Op) -> Callable[..., Any]:
 
 
 NATIVE_LOOPS.append(_find_native_loop)
+
+
+def _compile_circuit(circuit: CircuitGraph) -> NativeFunction | None:
+    """Return native code for a circuit; None if the interpreter would run it."""
+    builder = compiled.EngineBuilder(circuit, FLOAT.dtype)
+    engine = builder.build_engine(circuit, None)
+    return engine.compute_values if not builder.reason else None
+
+
+NATIVE_CIRCUITS.append(_compile_circuit)
 
 
 class Flip:

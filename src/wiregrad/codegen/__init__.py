@@ -12,10 +12,10 @@ native backend also uses the forms of `listing`. A language is loaded when it is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from wiregrad.errors import InputError, OperandError, short_repr
+from wiregrad.errors import GradientError, InputError, OperandError, short_repr, suggest_name
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
@@ -65,16 +65,18 @@ def write_listing(
     name: str | None = None,
     *,
     finite: bool = False,
+    wanted: Collection[int] | None = None,
     **options: object,
 ) -> str:
     """Return a circuit as a listing in a language; `name` is the name of its function.
 
-    With `finite`, gradients are right only where no value or slope is infinite or NaN.
+    With `finite`, gradients are right only where no value or slope is infinite or NaN. `wanted` has the numbers of the
+    inputs that derivatives are by, if they are not by all.
     """
     if circuit.certificates:
         options["guard"] = language_base.build_guard(circuit)
     lines = listing.build_listing(
-        circuit.unchecked(), function, finite=finite, has_integers=language == WHOLE_NUMBER_LANGUAGE
+        circuit.unchecked(), function, finite=finite, has_integers=language == WHOLE_NUMBER_LANGUAGE, wanted=wanted
     )
     name = usual_name(function, language) if name is None else _check_function_name(name)
     text: str = getattr(LANGUAGE_MODULES[language], f"to_{language}")(lines, name, **options)
@@ -88,6 +90,7 @@ def write_branches(
     name: str | None = None,
     *,
     finite: bool = False,
+    wanted: Collection[int] | None = None,
     **options: object,
 ) -> str:
     """Return all recordings of a function as one listing, in Python, C or JavaScript; the results have one structure.
@@ -95,10 +98,29 @@ def write_branches(
     The options are those of `write_listing`.
     """
     by_element = function in DIFFERENTIATED_BY_ELEMENT
-    tree = language_base.build_branch_tree(recordings, function, finite=finite, by_element=by_element)
+    tree = language_base.build_branch_tree(recordings, function, finite=finite, by_element=by_element, wanted=wanted)
     name = usual_name(function, language) if name is None else _check_function_name(name)
     text: str = getattr(LANGUAGE_MODULES[language], f"write_branches_in_{language}")(tree, name, **options)
     return text
+
+
+def find_wanted_inputs(circuit: CircuitGraph, argnames: object) -> list[int] | None:
+    """Return the numbers of the inputs that are named; None without names.
+
+    >>> from wiregrad.ir import parse_text
+    >>> find_wanted_inputs(parse_text("input a, b\\ny = multiply a b\\noutput y"), "b")
+    [1]
+    """
+    if argnames is None:
+        return None
+    names = [argnames] if isinstance(argnames, str) else argnames
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise GradientError(f"argnames is the name of an input or a tuple of them; got {short_repr(argnames)}")
+    for name in names:
+        if name not in circuit.inputs:
+            near = suggest_name(name, circuit.inputs)
+            raise GradientError(f"argnames asks for {short_repr(name)}, which is no input of the circuit{near}")
+    return [k for k, name in enumerate(circuit.inputs) if name in names]
 
 
 def usual_name(function: str, language: str) -> str:

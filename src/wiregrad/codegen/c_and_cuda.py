@@ -1280,11 +1280,15 @@ def is_read(name: str, lines: Iterable[str]) -> bool:
 
 def count_results(listing: Listing) -> Mapping[str, int]:
     """Return the number of numbers in each result of a listing's function."""
-    kinds = [listing.variables[number].type for number in listing.inputs.values()]
-    inputs = sum(math.prod(kind.shape) for kind in kinds)
+    inputs = sum(math.prod(kind.shape) for kind in list_wanted_types(listing))
     outputs = len(listing.gradients)
     values = sum(math.prod(kind.shape) for kind in output_types(listing))
     return {"y": values, "grad": inputs, "jac": inputs * outputs, "hess": inputs * inputs}
+
+
+def list_wanted_types(listing: Listing) -> list[WireType]:
+    """Return the types of the inputs that derivatives are by."""
+    return [listing.variables[listing.inputs[name]].type for name in listing.wanted]
 
 
 def output_types(listing: Listing) -> list[WireType]:
@@ -1332,13 +1336,21 @@ class CFunctions:
         """Return comments that say what the arguments are."""
         inputs = ", ".join(self.listing.inputs) or "nothing"
         yield f"// {self.argument}: {escape_comment(inputs, 10_000)}"
-        of = {"y": ", ".join(self.listing.values), "grad": "the gradient, in the same order"}
-        of |= {"jac": "a row for each output: " + ", ".join(self.listing.gradients), "hess": "a row for each input"}
+        wanted = ", ".join(self.listing.wanted)
+        by = "" if len(self.listing.wanted) == len(self.listing.inputs) else f" by {wanted}"
+        of = {"y": ", ".join(self.describe_values()) if "y" in self.results else ""}
+        of["grad"] = f"the gradient{by}, in the same order"
+        of["jac"] = f"a row{by and f' of derivatives{by}'} for each output: " + ", ".join(self.listing.gradients)
+        of["hess"] = f"a row for each of {wanted}" if by else "a row for each input"
         for key, result in self.results.items():
             yield f"// {result}: {escape_comment(of[key], 10_000)}"
         if self.guard is not None:
             elsewhere = f"results are NaN; {self.name}_branch gives its number"
             yield from (f"// {line}" for line in self.guard.describe_branches(elsewhere))
+
+    def describe_values(self) -> Iterator[str]:
+        """Return what the results are, in their order."""
+        yield from self.listing.values
 
     def branch_signature(self) -> str:
         """Return the signature of the function that finds a branch that goes another way."""
@@ -1521,13 +1533,21 @@ class CLoopFunctions(CFunctions):
         if refusing:
             yield f"// Where {' or '.join(refusing)} refuses its matrix (LinAlgError in NumPy), all results are NaN."
 
+    def describe_values(self) -> Iterator[str]:
+        """Return what the results are, in their order: the shapes of arrays, and where they begin."""
+        start = 0
+        for name, kind in zip(self.listing.values, output_types(self.listing), strict=True):
+            shape = "".join(f"[{size}]" for size in kind.shape)
+            yield f"{name}{shape} at {start}"
+            start += math.prod(kind.shape)
+
     def define_functions(self, before: str) -> list[str]:
         """Return the definitions: helpers, constants, parts if the listing is cut, then the function itself."""
         functions = LoopFunctions(self.language, self.writer.identifiers, find_width(self.writer.listing))
         loops = LoopWriter(self.writer, self.language, self.argument, self.name, functions)
         values = list(self.listing.values.values())
         kinds = output_types(self.listing)
-        inputs = [self.listing.variables[number].type for number in self.listing.inputs.values()]
+        inputs = list_wanted_types(self.listing)
         rows = self.listing.gradients.values()
         slopes = LoopResult([atom for row in rows for atom in row.values()], inputs * len(rows))
         parts = {"y": LoopResult(values, kinds), "grad": slopes, "jac": slopes, "hess": slopes}

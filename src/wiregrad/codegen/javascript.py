@@ -468,8 +468,8 @@ def _write_result(writer: ListingWriter) -> str:
         case "jacobian":
             return _write_object(rows)
     first, *rest = values.values()
-    grads = _write_object(dict(zip(listing.inputs, rest, strict=True)))
-    hessian = _write_object(dict(zip(listing.inputs, rows.values(), strict=True)))
+    grads = _write_object(dict(zip(listing.wanted, rest, strict=True)))
+    hessian = _write_object(dict(zip(listing.wanted, rows.values(), strict=True)))
     return f"{{ value: {first}, grads: {grads}, hessian: {hessian} }}"
 
 

@@ -20,7 +20,7 @@ import math
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -659,10 +659,11 @@ def build_branch_tree(
     *,
     finite: bool = False,
     by_element: bool = False,
+    wanted: Collection[int] | None = None,
 ) -> BranchTree:
     """Return the listings of all recordings of a function, the first one to try first.
 
-    With `by_element`, each number of the results is an output of its own.
+    With `by_element`, each number of the results is an output of its own; `wanted` is that of `build_listing`.
     """
     rows = list[RecordingListing]()
     status = 0
@@ -670,7 +671,7 @@ def build_branch_tree(
     for number, recording in enumerate(recordings, 1):
         circuit = recording.build_result_circuit(by_element=by_element)
         # Whole numbers are indices here, which are constants; the languages compute in floats.
-        listing = build_listing(circuit, function, finite=finite, has_integers=False)
+        listing = build_listing(circuit, function, finite=finite, has_integers=False, wanted=wanted)
         guard = make_guard(recording.circuit, recording.checks)
         decided = leads.get(number, 0)
         rows.append(RecordingListing(number, listing, guard, recording.next_recordings, status, decided))

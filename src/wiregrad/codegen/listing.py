@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -696,6 +696,8 @@ class Listing:
     """The values of the outputs, by label."""
     gradients: dict[str, dict[str, Atom]] = field(default_factory=dict)
     """The gradients of each differentiated output, by label and then by input."""
+    wanted: tuple[str, ...] = ()
+    """The inputs that derivatives are by, in their order."""
 
     def result_variables(self) -> Iterator[int]:
         """Return the variables that the function returns."""
@@ -716,12 +718,18 @@ PATTERN_VERBS = {pattern: f"{pattern.name.lower()}s" for pattern in Pattern}
 
 
 def build_listing(
-    circuit: CircuitGraph, function: str = "value_and_grad", *, finite: bool = False, has_integers: bool = True
+    circuit: CircuitGraph,
+    function: str = "value_and_grad",
+    *,
+    finite: bool = False,
+    has_integers: bool = True,
+    wanted: Collection[int] | None = None,
 ) -> Listing:
     """Return the listing of a circuit; `function` says which derivatives it computes.
 
     With `finite`, first derivatives are right only where no value or slope is infinite or NaN. Without `has_integers`,
-    the whole numbers of a circuit with loops are floats.
+    the whole numbers of a circuit with loops are floats. `wanted` has the numbers of the inputs that derivatives are
+    by; without it they are by all.
 
     >>> from wiregrad.ir import parse_text
     >>> product = build_listing(parse_text("input a, b\\ny = multiply a b\\noutput y"))
@@ -737,16 +745,17 @@ def build_listing(
         circuit.root()
     if function != "value" and not circuit.inputs:
         raise CircuitError("the circuit has no inputs, so there is nothing to differentiate by")
+    names = tuple([name for k, name in enumerate(circuit.inputs) if wanted is None or k in wanted])
     if function == "hessian":
-        _check_scalar_inputs(circuit)
+        _check_scalar_inputs(circuit, names)
     if has_loops(circuit):
-        return _list_loops(circuit, function, has_integers=has_integers)
+        return _list_loops(circuit, function, names, has_integers=has_integers)
     is_finite = finite and function != "hessian" and circuit.columns.has_finite_constants()
     if function == "hessian":
-        source = simplify(gradient_circuit(circuit))
+        source = simplify(_keep_outputs(gradient_circuit(circuit), _list_gradient_outputs(circuit, names)))
     else:
         source = simplify_finite(circuit) if is_finite else prune(circuit)
-    lister = _ListingBuilder(source, Listing(circuit, source, function), finite=is_finite)
+    lister = _ListingBuilder(source, Listing(circuit, source, function, wanted=names), finite=is_finite)
     lister.write_forward()
     lister.write_answers()
     return lister.finish_listing()
@@ -757,12 +766,24 @@ def has_loops(circuit: CircuitGraph) -> bool:
     return any(find_bodies(row.op) for row in circuit.rows())
 
 
-def _list_loops(circuit: CircuitGraph, function: str, *, has_integers: bool) -> Listing:
+def _list_gradient_outputs(circuit: CircuitGraph, names: Sequence[str]) -> list[int]:
+    """Return the numbers of the outputs of a gradient's circuit that are the value and the gradients by some inputs."""
+    return [0, *(k for k, name in enumerate(circuit.inputs, 1) if name in names)]
+
+
+def _keep_outputs(circuit: CircuitGraph, numbers: Sequence[int]) -> CircuitGraph:
+    """Return the circuit with some of its outputs."""
+    columns = circuit.columns
+    labels = tuple([circuit.outputs[k] for k in numbers])
+    return CircuitGraph(replace(columns, outputs=columns.outputs[list(numbers)], labels=labels))
+
+
+def _list_loops(circuit: CircuitGraph, function: str, names: tuple[str, ...], *, has_integers: bool) -> Listing:
     """Return the listing of a circuit with loops, whose derivatives are loops too: that of the derivative's circuit."""
     source = prune(circuit) if function == "value" else simplify(_differentiate_loops(circuit, function))
     if not has_integers:
         source = loop_ops.write_integers_as_floats(source)
-    lister = _ListingBuilder(source, Listing(circuit, source, function))
+    lister = _ListingBuilder(source, Listing(circuit, source, function, wanted=names))
     lister.write_forward()
     if function == "value":
         lister.write_answers()
@@ -791,8 +812,8 @@ def _wide_output_error(circuit: CircuitGraph, label: str, kind: WireType, functi
     return OutputError(f"only scalar outputs can be differentiated, and the output {label} is {kind}; {advice}")
 
 
-def _check_scalar_inputs(circuit: CircuitGraph) -> None:
-    array = next((name for name in circuit.inputs if circuit[name].type.shape), None)
+def _check_scalar_inputs(circuit: CircuitGraph, names: Sequence[str]) -> None:
+    array = next((name for name in names if circuit[name].type.shape), None)
     if array is not None:
         can_expand = find_unexpandable(circuit) is None
         advice = "expand() the circuit first" if can_expand else "trace the function with numbers in place of arrays"
@@ -811,11 +832,22 @@ class _ListingBuilder:
         """Whether no gradient is absent and no number NaN."""
         self.atoms: list[Atom] = []
         self.lines: list[ListingLine] = []
-        self.active = circuit.active()
         self.rows = list(circuit.rows())
+        self.active = self._find_active()
         self.kinds: list[int] = circuit.columns.types.tolist()
         self.types = [circuit.columns.type_table[k] for k in self.kinds]
         self.rules: dict[Any, PullbackRule] = {}
+
+    def _find_active(self) -> list[bool]:
+        """Return for each node whether a gradient through it is one by an input that is wanted."""
+        active = [bool(one) for one in self.circuit.active()]
+        if len(self.listing.wanted) == len(self.circuit.inputs):
+            return active
+        unwanted = set(self.circuit.input_indices()) - {k for k, _ in self._wanted_inputs()}
+        for row in self.rows:
+            reaches = any(active[source] for source in row.sources) if row.sources else row.node not in unwanted
+            active[row.node] = active[row.node] and reaches
+        return active
 
     def add_variable(self, role: VariableRole, node: int, kind: WireType, of: str = "") -> int:
         self.listing.variables.append(ListingVariable(role, node, kind, of))
@@ -892,7 +924,7 @@ class _ListingBuilder:
         for label, node in of:
             self.start_section("backward" if alone else f"backward from {label}")
             grads = _BackwardWriter(self, "" if alone else label).write_sweep(node)
-            self.listing.gradients[label] = {name: grads.get(k, _ABSENT_GRADIENT) for name, k in self._named_inputs()}
+            self.listing.gradients[label] = {name: grads.get(k, _ABSENT_GRADIENT) for k, name in self._wanted_inputs()}
 
     def take_answers(self) -> None:
         """Note what the function returns, where the circuit computes the derivatives itself."""
@@ -903,14 +935,18 @@ class _ListingBuilder:
         if self.listing.function != "jacobian":
             self.listing.values[circuit.output] = next(atoms)
             self._split_backward_lines()
+        wanted = self.listing.wanted
         if self.listing.function == "hessian":
-            self.listing.values.update({f"grad_{name}": next(atoms) for name in inputs})
+            slopes = {name: next(atoms) for name in inputs}
+            self.listing.values.update({f"grad_{name}": slopes[name] for name in wanted})
             # The first row is the gradient once more.
             for _ in inputs:
                 next(atoms)
             labels = inputs
         for label in labels:
-            self.listing.gradients[label] = {name: next(atoms) for name in inputs}
+            row = {name: next(atoms) for name in inputs}
+            if self.listing.function != "hessian" or label in wanted:
+                self.listing.gradients[label] = {name: row[name] for name in wanted}
 
     def _split_backward_lines(self) -> None:
         """Begin a section behind the line of the value."""
@@ -920,9 +956,10 @@ class _ListingBuilder:
         self.listing.sections.append(ListingSection("backward", section.lines[at:]))
         del section.lines[at:]
 
-    def _named_inputs(self) -> Iterator[tuple[str, int]]:
+    def _wanted_inputs(self) -> Iterator[tuple[int, str]]:
         for node in self.circuit.input_indices():
-            yield self.circuit.name_of(node), node
+            if (name := self.circuit.name_of(node)) in self.listing.wanted:
+                yield node, name
 
     def finish_listing(self) -> Listing:
         """Drop unread lines, inline masks that only one line reads, and return the listing."""

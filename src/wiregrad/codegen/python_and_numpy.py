@@ -534,8 +534,8 @@ def write_result(listing: Listing, values: Mapping[str, str], rows: Mapping[str,
     first, *rest = values.values()
     if listing.function == "value_and_grad":
         return f"{first}, {next(iter(gradients.values()))}"
-    second = _write_dict(dict(zip(listing.inputs, gradients.values(), strict=True)))
-    return f"{first}, {_write_dict(dict(zip(listing.inputs, rest, strict=True)))}, {second}"
+    second = _write_dict(dict(zip(listing.wanted, gradients.values(), strict=True)))
+    return f"{first}, {_write_dict(dict(zip(listing.wanted, rest, strict=True)))}, {second}"
 
 
 def _write_dict(entries: Mapping[str, str]) -> str:

@@ -24,7 +24,7 @@ from wiregrad.backends import RunRecord
 from wiregrad.dtypes import as_float, count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, short_repr
 from wiregrad.inspect.report import GradientFlow, Report, RunIndex, describe_node, format_capped_list, format_place
-from wiregrad.ir import Node, Op, Pattern, Place, Row
+from wiregrad.ir import TABLE, Node, Op, Pattern, Place, Row
 from wiregrad.ir.columns import Convention, decode_mode, join_first_names, switch_convention
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, Kink
@@ -164,15 +164,22 @@ def describe_choices(index: RunIndex, rows: Sequence[Row], *, with_slopes: bool 
     >>> print(*describe_choices(index, index.rows))
     f = maximum(a, b) (formula:1:1) is on its kink (a = b): every convention sends 0.5 to a and 0.5 to b
     """
-    points = [point for node, point in _find_points(index, 0.0, rows) if point.on and _decides(index, node, point)]
-    chosen = [point for point in points if with_slopes or point.jump]
-    for point in chosen[:MAX_CHOICES]:
-        taken = point.jump and not point.chooses
-        yield f"{point}{': the gradient is that of the side that Python took' if taken else ''}"
+    points = [item for item in _find_points(index, 0.0, rows) if item[1].on and _decides(index, *item)]
+    chosen = [(node, point) for node, point in points if with_slopes or point.jump]
+    for node, point in chosen[:MAX_CHOICES]:
+        taken = ": the gradient is that of the side that Python took" if point.jump and not point.chooses else ""
+        alone = EQUALITY_ADVICE if taken and index.rows[node].op in EQUALITIES else ""
+        yield f"{point}{taken}{alone}"
     if len(chosen) > MAX_CHOICES:
         yield f"{len(chosen) - MAX_CHOICES} more nodes are on a kink or step: run.kinks() lists them"
 
 
+EQUALITIES = (TABLE.infix["=="], TABLE.infix["!="])
+EQUALITY_ADVICE = (
+    ", which is written for this point alone; where it leaves out a number on which the other side depends, write a "
+    "formula for numbers near each other, such as the first terms of a series in their difference"
+)
+"""What is said of the gradient at a point where two numbers are equal, as at k == f."""
 MAX_CHOICES = 2
 """Maximum number of nodes on a kink that get a line of their own in an explanation."""
 

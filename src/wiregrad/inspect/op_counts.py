@@ -8,7 +8,7 @@ depends on the numbers; so do the products with constants that a compiler may le
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -88,8 +88,10 @@ class OpCounts(Report):
             yield f"  functions: {', '.join(f'{name} {count:,}' for name, count in self.functions)}"
 
 
-def count_ops(circuit: CircuitGraph, function: str = "value_and_grad") -> OpCounts:
-    """Count the operations in the C code of a circuit; `function` is that of `to_c`.
+def count_ops(
+    circuit: CircuitGraph, function: str = "value_and_grad", *, wanted: Collection[int] | None = None
+) -> OpCounts:
+    """Count the operations in the C code of a circuit; `function` is that of `to_c`, `wanted` of `write_listing`.
 
     >>> import wiregrad as wg
     >>> count_ops(wg.circuit("y = sin(a) * b + a / b"), "value")
@@ -97,7 +99,7 @@ def count_ops(circuit: CircuitGraph, function: str = "value_and_grad") -> OpCoun
       1 addition, 1 multiplication, 1 division, 1 transcendental function
       functions: sin 1
     """
-    return summarize_counts(count_kinds(circuit.unchecked(), function))
+    return summarize_counts(count_kinds(circuit.unchecked(), function, wanted))
 
 
 def summarize_counts(counts: Counter[str]) -> OpCounts:
@@ -119,9 +121,9 @@ def summarize_counts(counts: Counter[str]) -> OpCounts:
     )
 
 
-def count_kinds(circuit: CircuitGraph, function: str) -> Counter[str]:
+def count_kinds(circuit: CircuitGraph, function: str, wanted: Collection[int] | None = None) -> Counter[str]:
     """Return the number of operations by kind, and of calls by the name of the function."""
-    lines = listing.build_listing(circuit, function, has_integers=False)
+    lines = listing.build_listing(circuit, function, has_integers=False, wanted=wanted)
     language = c_and_cuda.C_LANGUAGES[c_and_cuda.choose_real(lines, None, arrays=True)]
     if not c_and_cuda.has_arrays(lines):
         counts = Counter[str]()

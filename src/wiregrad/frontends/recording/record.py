@@ -602,6 +602,12 @@ NATIVE_LOOPS: list[Callable[[Any], Callable[..., Any]]] = []
 """What returns native code for a loop op, once a backend has added it."""
 
 
+NativeFunction = Callable[[Sequence[Any]], Any]
+"""Native code of a circuit: a function from its inputs to a sequence of its outputs."""
+NATIVE_CIRCUITS: list[Callable[[Any], NativeFunction | None]] = []
+"""What returns native code for a circuit, or None if there is none, once a backend has added it."""
+
+
 class RunningReplays(threading.local):
     """Whether a replay of a traced function is running in this thread."""
 

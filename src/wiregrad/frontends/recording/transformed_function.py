@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from functools import WRAPPER_ASSIGNMENTS, partial, update_wrapper
 from operator import attrgetter
-from types import MethodType
-from typing import Any
+from types import CodeType, MethodType
+from typing import TYPE_CHECKING, Any
 
 TAKEN_OVER = frozenset([*WRAPPER_ASSIGNMENTS, "__wrapped__"])
 """The attributes that the result of a transform has from the function that was transformed."""
@@ -23,8 +23,10 @@ class TransformedFunction:
     # Python finds what to call in the slot of the object, so that no further function runs in each call.
     __slots__ = ("__call__", "__dict__", "__weakref__", "_options", "_transform")
 
-    __call__: Callable[..., Any]
-    __wrapped__: Callable[..., Any]
+    # Annotations of the class would be taken for those of a function that has none.
+    if TYPE_CHECKING:
+        __call__: Callable[..., Any]
+        __wrapped__: Callable[..., Any]
 
     def __init__(
         self, call: Callable[..., Any], transform: Callable[..., Any], f: Callable[..., Any], **options: Any
@@ -33,6 +35,13 @@ class TransformedFunction:
         self._transform = transform
         self._options = options
         update_wrapper(self, f, updated=())
+        vars(self).setdefault("__annotations__", {})
+
+    @property
+    def __code__(self) -> CodeType:
+        """The code of the function that was transformed, by which joblib notices that it was edited."""
+        code: CodeType = self.__wrapped__.__code__
+        return code
 
     def __get__(self, thing: object, owner: type | None = None) -> Callable[..., Any]:
         return self if thing is None else MethodType(self, thing)

@@ -21,7 +21,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, update_wrapper
 from itertools import islice, zip_longest
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NoReturn
@@ -30,8 +30,10 @@ import numpy as np
 
 from wiregrad.errors import is_library_file
 from wiregrad.frontends.recording.filled_value import IN_PLACE_FUNCTIONS
+from wiregrad.frontends.recording.library_hooks import ORIGINALS, STAND_INS
 from wiregrad.frontends.recording.tape import STATE
 from wiregrad.frontends.recording.trace_notes import ReplayGuard
+from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.frontends.recording.value import (
     ConversionMark,
     DiscreteValue,
@@ -58,13 +60,24 @@ from wiregrad.frontends.replay.branch_syntax import (
     ReturnStep,
     plan_function,
 )
+from wiregrad.frontends.transforms.derivatives import (
+    grad,
+    hessian,
+    jacfwd,
+    jacobian,
+    jacrev,
+    make_value_and_jacobian,
+    value_and_grad,
+)
 from wiregrad.ir import TABLE
-from wiregrad.ops.functions import FUNCTIONS_BY_NUMPY
+from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
 
 MAX_ARM_STEPS = 20_000
 """Maximum number of steps that one recording runs in arms that are merged."""
 MAX_ARM_DEPTH = 12
 """Maximum depth of calls inside arms: both arms of a function that calls itself would never end."""
+MAX_ARM_ELEMENTS = 256
+"""Maximum number of elements of an array in arms that are merged: every call computes both arms."""
 MIN_LOOP_TURNS = 4
 """A while loop whose number of turns depends on recorded numbers is recorded with at least so many turns."""
 MAX_WHOLE_TURNS = 16
@@ -100,7 +113,11 @@ UPDATE_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "LShift": operator.ilshift,
     "RShift": operator.irshift,
 }
+DERIVATIVES = frozenset([grad, value_and_grad, jacobian, jacfwd, jacrev, hessian, make_value_and_jacobian])
+"""Transforms that call the function on values of the recording, as a call without derivatives does."""
 DISPATCHER_TYPE = type(np.sum)
+NUMPY_FUNCTIONS = {stand_in: ORIGINALS[name] for name, stand_in in STAND_INS.items()}
+"""NumPy's own functions by those that take their place while values are recorded."""
 MISSING = object()
 
 
@@ -151,6 +168,8 @@ class LoopExit:
 
 def make_merging_function(f: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return a function that computes what f does and merges branches while it is recorded; None if f has no plan."""
+    if isinstance(f, TransformedFunction):
+        return _merge_transformed(f)
     function = f.__func__ if isinstance(f, MethodType) else f
     plan = plan_function(function) if isinstance(function, FunctionType) else None
     if plan is None or not isinstance(function, FunctionType):
@@ -162,6 +181,14 @@ def make_merging_function(f: Callable[..., Any]) -> Callable[..., Any] | None:
 
     merged.__name__ = function.__name__
     return merged
+
+
+def _merge_transformed(f: TransformedFunction) -> Callable[..., Any] | None:
+    """Return the same derivative of a function whose branches are merged; None if that has no plan."""
+    transform, options = f.identity
+    inner = f.__wrapped__
+    merged = make_merging_function(inner) if transform in DERIVATIVES else None
+    return None if merged is None else transform(update_wrapper(merged, inner), **options)
 
 
 class LoopTurns:
@@ -591,6 +618,8 @@ class BranchMerger:
             return one
         if _is_bool(one) and _is_bool(two):
             return _choose_bool(condition, one, two)
+        if _is_float_array(one) and _is_float_array(two) and np.shape(one) == np.shape(two):
+            return FUNCTIONS["where"].run(condition, one, two)
         if not (_is_float(one) and _is_float(two)):
             raise CannotMergeError
         in_python = is_python_number(one)
@@ -610,7 +639,10 @@ class BranchMerger:
         if fragment.outer_names or fragment.chains or not SCALAR_TYPES.issuperset(map(type, values)):
             self._check_things(fragment, values, outside)
         helpers = self._helpers if fragment.takes_helpers else ()
-        return FunctionType(fragment.code, outside)(*values, *helpers)  # type: ignore[arg-type]
+        result = FunctionType(fragment.code, outside)(*values, *helpers)  # type: ignore[arg-type]
+        if self._arms and _is_large(result):
+            raise CannotMergeError
+        return result
 
     def _check_things(self, fragment: Fragment, values: list[Any], outside: Mapping[str, Any]) -> None:
         """Give up if an expression reads anything that may run code."""
@@ -709,10 +741,13 @@ class BranchMerger:
             return self._find_extreme(operator.gt if function is builtins.max else operator.lt, args)
         if type(function) is FunctionType and not is_library_file(function.__code__.co_filename):
             result = self._call_planned(function, args, kwargs)
-        elif not _is_pure_call(function, args, kwargs):
-            self._give_up()
         else:
-            if not _is_indifferent_function(function):
+            original = _find_original(function)
+            if self._arms and any(map(_is_large, args)):
+                raise CannotMergeError
+            if not _is_pure_call(original, args, kwargs):
+                self._give_up()
+            if not _is_indifferent_function(original):
                 self._note_difference()
             result = function(*args, **kwargs)
         if type(result) in CONTAINER_TYPES and function is not range:
@@ -751,9 +786,19 @@ def _trust_plan(plan: FunctionPlan) -> None:
 
 def _is_indifferent_function(function: Any) -> bool:
     """Return whether a function gives the same numbers for Python floats and NumPy numbers."""
-    if isinstance(function, np.ufunc) or type(function) is DISPATCHER_TYPE:
+    if isinstance(function, np.ufunc) or type(function) is DISPATCHER_TYPE or _makes_array(function):
         return True
     return getattr(function, "__module__", None) == "builtins" and function.__name__ in INDIFFERENT_BUILTINS
+
+
+def _find_original(function: Any) -> Any:
+    """Return NumPy's own function for one that takes its place while values are recorded; any other is returned."""
+    return NUMPY_FUNCTIONS.get(function, function) if type(function) is FunctionType else function
+
+
+def _makes_array(function: Any) -> bool:
+    # While values are recorded, np.array is the function that takes its place.
+    return function is ORIGINALS["array"] or function is ORIGINALS["asarray"]
 
 
 def _make_arms(one: Any, two: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
@@ -796,6 +841,19 @@ def _is_float(thing: Any) -> bool:
     if type(thing) in (PythonFloat, NumpyNumber):
         return thing._tape is STATE.tape and thing._data.dtype == np.float64
     return type(thing) in (float, np.float64)
+
+
+def _is_large(thing: Any) -> bool:
+    """Return whether something is a recorded array on which two arms take longer than another recording is worth."""
+    return isinstance(thing, Value) and thing.size > MAX_ARM_ELEMENTS
+
+
+def _is_float_array(thing: Any) -> bool:
+    """Return whether something is an array of float64, plain or recorded."""
+    if isinstance(thing, Value):
+        is_array = thing._tape is STATE.tape and bool(thing.shape)
+        return is_array and thing._data.dtype == np.float64
+    return type(thing) is np.ndarray and bool(thing.shape) and thing.dtype == np.float64
 
 
 def _choose_bool(condition: Any, one: Any, two: Any) -> Any:
@@ -877,4 +935,6 @@ def _is_pure_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         entry = FUNCTIONS_BY_NUMPY.get(function)
         is_known = entry is not None and not entry.calls_back and function not in IN_PLACE_FUNCTIONS
         return is_known and not any(type(thing) is np.ndarray for thing in things)
+    if _makes_array(function):
+        return len(args) == 1 and not kwargs
     return _is_pure_builtin(function)

@@ -44,7 +44,7 @@ from wiregrad.lazy import NamedTuple
 
 KNOWN_PACKAGES = (
     *("numpy", "wiregrad", "scipy.fft", "scipy.integrate", "scipy.interpolate", "scipy.linalg", "scipy.ndimage"),
-    *("scipy.signal", "scipy.sparse", "scipy.spatial.distance", "scipy.special"),
+    *("scipy.optimize", "scipy.signal", "scipy.sparse", "scipy.spatial.distance", "scipy.special"),
     # What SciPy's functions ask for the library that an array belongs to.
     *("scipy._lib._array_api", "scipy._lib._array_api_no_0d", "scipy._lib._array_api_override"),
     *("scipy._lib._array_api_compat_vendor", "scipy._lib.array_api_compat", "scipy._lib.array_api_extra"),
@@ -59,8 +59,10 @@ KNOWN_MODULES = frozenset(
 EXCLUDED_MODULES = (
     *("numpy.random", "numpy.testing", "numpy.ctypeslib", "numpy.f2py", "numpy.lib._datasource", "numpy.lib.format"),
     *("numpy.lib._format_impl", "numpy.lib.npyio", "numpy.lib._npyio_impl"),
+    *("scipy.optimize._basinhopping", "scipy.optimize._differentialevolution", "scipy.optimize._dual_annealing"),
+    *("scipy.optimize._qap", "scipy.optimize._shgo"),
 )
-"""Modules of those packages that have state or read the system's."""
+"""Modules of those packages that have state, read the system's or draw random numbers."""
 STATEFUL_NAMES = frozenset(
     "load fromfile fromregex loadtxt genfromtxt save savez savez_compressed savetxt memmap seterr seterrcall "
     "setbufsize getbufsize geterr geterrcall set_printoptions get_printoptions printoptions show_config "

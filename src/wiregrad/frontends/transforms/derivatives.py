@@ -538,6 +538,29 @@ def _make_jacobian(
     return compute_jacobian
 
 
+def make_value_and_jacobian(
+    f: Callable[..., Any], argnums: Argnums | None = None, *, argnames: Argnames | None = None
+) -> TransformedFunction:
+    """Return the function that computes the results of f and their derivatives, in one run of f.
+
+    >>> make_value_and_jacobian(lambda x: [x * x, 3.0 * x])(2.0)
+    ([4.0, 6.0], [4.0, 3.0])
+    """
+
+    @functools.wraps(f, updated=())
+    def compute_twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        result = f(*args, **kwargs)
+        return result, result
+
+    differentiated = jacobian(compute_twice, argnums, argnames=argnames, has_aux=True)
+
+    def compute_both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        derivatives, result = differentiated(*args, **kwargs)
+        return result, derivatives
+
+    return TransformedFunction(compute_both, make_value_and_jacobian, f, argnums=argnums, argnames=argnames)
+
+
 def _check_complex_results(datas: list[Any], f: object, advice: str, *, holomorphic: bool) -> None:
     """Raise unless the derivatives of results by complex arguments are numbers of the kind that is asked for."""
     for data in datas:

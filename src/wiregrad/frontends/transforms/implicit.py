@@ -15,8 +15,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from math import prod, sqrt
-from typing import Any
+from math import hypot, prod, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,8 @@ from wiregrad.errors import (
 from wiregrad.frontends.recording.arguments import ensure_owned, fill_places, flatten, unflatten
 from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.record import (
+    NATIVE_CIRCUITS,
+    NativeFunction,
     common_tape,
     convention,
     copy_rows,
@@ -50,7 +52,7 @@ from wiregrad.frontends.recording.session import (
     push_by_transpose,
 )
 from wiregrad.frontends.recording.tape import LITERAL, STATE, STRIDE, DroppedArray, ExtraNode, Tape, TapeKind
-from wiregrad.frontends.recording.trace import TracedFunction, run_traced
+from wiregrad.frontends.recording.trace import TracedFunction, run_traced, trace_at
 from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.frontends.recording.value import (
     Scalar,
@@ -93,6 +95,12 @@ MIN_SLOW_STEPS = 12
 """After so many slow steps, one after the other, a root counts as multiple."""
 HEIGHT_ROUNDING = 1e-13
 """A fall by a smaller share of the function that is minimised may be rounded away."""
+ROW_ROUNDING = 1e-14
+"""A function does the same as before if its numbers differ by less than this share of the largest one so far."""
+MIN_SOLVES = 2
+"""An equation of a circuit is compiled when it is solved again so many times."""
+MAX_NATIVE_SIZE = 32
+"""Largest number of unknowns for which the derivative is compiled: its circuit grows with their number."""
 MAX_FIXED_STEPS = 2_000
 MAX_HALVINGS = 40
 ANDERSON_DEPTH = 5
@@ -408,10 +416,16 @@ class Recording:
     def has_rows_of(self, other: Recording) -> bool:
         """Return whether another recording has the same rows, so that the function has done the same."""
         one, two = self.tape, other.tape
-        # Whether a row is packed depends on the blocks that it was recorded in.
-        return len(one.buffer) == len(two.buffer) and all(
-            _is_same_node(one.node_at(offset), two.node_at(offset)) for offset in range(0, len(one.buffer), STRIDE)
-        )
+        if len(one.buffer) != len(two.buffer):
+            return False
+        # Whether a row is packed depends on the blocks that it was recorded in, and with it how x**3 is rounded.
+        rounding = ROW_ROUNDING
+        for offset in range(0, len(one.buffer), STRIDE):
+            node, its_node = one.node_at(offset), two.node_at(offset)
+            rounding = max(rounding, ROW_ROUNDING * _largest(node.y))
+            if not _is_same_node(node, its_node, rounding):
+                return False
+        return True
 
     def compute_matrix(self) -> Matrix:
         """Return the derivative of the results by the unknown."""
@@ -465,12 +479,32 @@ def _as_tape_data(x: Any) -> Any:
     return float(x) if type(x) is np.float64 else x
 
 
-def _is_same_node(one: ExtraNode, two: ExtraNode) -> bool:
-    """Return whether two nodes have the same op, operands and output, as far as they are kept."""
-    pairs = zip((*one.xs, one.y), (*two.xs, two.y), strict=False)
-    return (one.op.name, one.sources, one.mode) == (two.op.name, two.sources, two.mode) and all(
-        type(x) is DroppedArray or np.array_equal(x, y, equal_nan=np.asarray(x).dtype.kind in "fc") for x, y in pairs
-    )
+def _is_same_node(one: ExtraNode, two: ExtraNode, rounding: float) -> bool:
+    """Return whether two nodes have the same op, operands and output, as far as they are kept.
+
+    What is computed may differ by `rounding`; constants may not.
+    """
+    if (one.op.name, one.sources, one.mode) != (two.op.name, two.sources, two.mode):
+        return False
+    constants = [(x, z) for source, x, z in zip(one.sources, one.xs, two.xs, strict=False) if source == LITERAL]
+    allowed = rounding if one.sources else 0.0
+    return all(_is_close(x, z, 0.0) for x, z in constants) and _is_close(one.y, two.y, allowed)
+
+
+def _is_close(one: Any, two: Any, allowed: float) -> bool:
+    """Return whether two numbers or arrays are as near to each other as allowed; what was dropped is not compared."""
+    if type(one) is DroppedArray or type(two) is DroppedArray:
+        return True
+    x, z = np.asarray(one), np.asarray(two)
+    if not allowed or x.dtype.kind not in "fc" or x.shape != z.shape:
+        return bool(np.array_equal(x, z, equal_nan=x.dtype.kind in "fc"))
+    return bool(np.allclose(x, z, rtol=0.0, atol=allowed, equal_nan=True))
+
+
+def _largest(data: Any) -> float:
+    """Return the size of the largest finite number of an array, or of a number; 0 if there is none."""
+    numbers = np.abs(data) if type(data) is not DroppedArray and np.asarray(data).dtype.kind in "fc" else np.zeros(1)
+    return float(np.max(numbers, initial=0.0, where=np.isfinite(numbers)))
 
 
 def _place_input(tape: Tape, x: Any) -> int:
@@ -506,7 +540,14 @@ def apply_rows(home: Tape, offsets: Iterable[int], known: dict[int, Any], result
 class TracedEquation:
     """The functions of an equation as one traced function, whose values steered nothing: it holds at every point."""
 
-    def __init__(self, traced: TracedFunction) -> None:
+    def __init__(self, traced: TracedFunction, parts: UnknownParts) -> None:
+        self._parts = parts
+        self._solves = 0
+        self._linearize: NativeFunction | None = None
+        """Native code of the residual and its derivative by the unknown."""
+        self._pull: NativeFunction | None = None
+        """Native code of the gradients of the operands."""
+        self._has_tried_pull = False
         self._results = traced.results
         self._tape = traced.tape
         roots = traced.root_offsets()
@@ -520,6 +561,64 @@ class TracedEquation:
     def apply(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the results for values or plain numbers."""
         return apply_rows(self._tape, self._offsets, dict(zip(self._inputs, inputs, strict=True)), self._results)
+
+    def count_solve(self, z: Vector, xs: Sequence[Any]) -> None:
+        """Note that the equation is solved again; after some times it is compiled, if native code is loaded."""
+        self._solves += 1
+        if self._solves == MIN_SOLVES and NATIVE_CIRCUITS and 0 < len(z) <= MAX_NATIVE_SIZE and _are_real(xs):
+            self._linearize = self._compile(lambda y, *operands: self._list_derivatives(y, operands), z, *xs)
+
+    def linearize(self, z: Vector, xs: Sequence[Any]) -> LinearModel | None:
+        """Return the residual and its derivative by the unknown, computed by native code; None if there is none."""
+        if self._linearize is None or not _are_real(xs):
+            return None
+        return LinearModel(*self._linearize([z, *xs]))
+
+    def pull(self, weights: Vector, z: Vector, xs: Sequence[Any]) -> list[Any] | None:
+        """Return the gradients of the operands, given those of the residual, by native code.
+
+        None if there is none, or if a number of them is 0: that may be an absent gradient, which native code does not
+        tell from 0.
+        """
+        if self._linearize is None or not _are_real(xs):
+            return None
+        if self._pull is None and not self._has_tried_pull:
+            self._has_tried_pull = True
+            self._pull = self._compile(self._list_gradients, weights, z, *xs)
+        grads = None if self._pull is None else list(self._pull([weights, z, *xs]))
+        return None if grads is None or not all(np.all(grad) for grad in grads) else grads
+
+    def _compute_residual(self, z: Any, xs: Sequence[Any]) -> Any:
+        """Return the residual as one vector, given the unknown as one."""
+        leaves = flatten(self._parts.unpack(z))[0]
+        return UnknownParts.join(self.apply([*leaves, *xs])[: len(leaves)])
+
+    def _list_derivatives(self, z: Any, xs: Sequence[Any]) -> list[Any]:
+        return [self._compute_residual(z, xs), jacobian(lambda unknown: self._compute_residual(unknown, xs))(z)]
+
+    def _list_gradients(self, weights: Any, z: Any, *xs: Any) -> list[Any]:
+        return list(vjp(lambda *operands: self._compute_residual(z, operands), *xs)[1](weights))
+
+    @staticmethod
+    def _compile(f: Callable[..., list[Any]], *args: Any) -> NativeFunction | None:
+        circuit, _ = trace_at(f, args, {})
+        return None if circuit.certificates else NATIVE_CIRCUITS[-1](circuit)
+
+
+class LinearModel(NamedTuple):
+    """The residual at a point, and its derivative by the unknown."""
+
+    values: Vector
+    matrix: Matrix
+
+    def compute_matrix(self) -> Matrix:
+        """Return the derivative."""
+        return self.matrix
+
+
+def _are_real(xs: Sequence[Any]) -> bool:
+    """Return whether some numbers and arrays are of the type that native code computes with."""
+    return all(type(x) is float or (isinstance(x, np.ndarray | np.float64) and x.dtype == np.float64) for x in xs)
 
 
 class Equation:
@@ -599,6 +698,9 @@ class Equation:
 
     def evaluate(self, z: Vector, xs: Sequence[Any]) -> Vector:
         """Return the residual at a point, on plain numbers."""
+        model = None if self._traced is None else self._traced.linearize(z, xs)
+        if model is not None:
+            return model.values
         with no_grad(), STATE.record_on(Tape(TapeKind.APART)), np.errstate(all="ignore"):
             return join_plainly(self.compute(self.parts.split(z), xs))
 
@@ -638,6 +740,11 @@ class Equation:
         self._recording = Recording(self.compute, unknown, xs, self._kinds_of(xs))
         return self._recording
 
+    def linearize(self, z: Vector, xs: Sequence[Any]) -> Recording | LinearModel:
+        """Return the residual at a point and its derivative by the unknown: by native code, or recorded."""
+        model = None if self._traced is None else self._traced.linearize(z, xs)
+        return self.record(z, xs) if model is None else model
+
     def _kinds_of(self, xs: Sequence[Any]) -> list[type[Scalar]]:
         return [*self.kinds, *(number_class(x) for x in xs[len(self.kinds) :])]
 
@@ -659,7 +766,10 @@ class Equation:
             return z
         self._check_values_from_outside(xs)
         self._check_unchanged()
-        return self.find_unknown(self.first_guess(xs), xs)
+        guess = self.first_guess(xs)
+        if self._traced is not None:
+            self._traced.count_solve(guess, xs)
+        return self.find_unknown(guess, xs)
 
     def enter_circuit(self, captured: Sequence[Value]) -> list[Value]:
         """Trace the functions at the solution, for a circuit that is recorded; returns the values they read besides."""
@@ -677,7 +787,7 @@ class Equation:
         ]
         traced = run_traced(compute_all, (self.parts.split(z), samples), {}, replayed=False, discrete=True)
         if describe_steering(traced) is None:
-            self._traced = TracedEquation(traced)
+            self._traced = TracedEquation(traced, self.parts)
             return self._traced.captured
         if captured:
             raise self._describe_values_from_outside()
@@ -727,6 +837,12 @@ class Equation:
 
     def _compute_gradients(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
         """Return the gradients of all operands on plain numbers."""
+        model = None if self._traced is None or self.linear_solver is not None else self._traced.linearize(y, xs)
+        if self._traced is not None and model is not None:
+            self._check_regular(model.matrix)
+            sent = self._traced.pull(-np.linalg.solve(model.matrix.T, g), y, xs)
+            if sent is not None:
+                return sent
         recording = self.record(y, xs)
         if recording is not (self._first and self._first[1]):
             self._check_unchanged()
@@ -823,7 +939,7 @@ def _call_solver(equation: Equation, own: OwnSolver, guess: Vector, xs: Sequence
     """Return what a user's solver finds, once it is known to solve the equation."""
     found = own(equation.parts.unpack(guess), xs)
     z = np.array(equation.parts.pack(found, "the result of the solver"), float)
-    here = equation.record(z, xs)
+    here = equation.linearize(z, xs)
     residual = here.values
     step = residual if len(z) > MAX_DENSE_SIZE else _newton_step(here.compute_matrix(), residual)[0]
     distance = _norm(step)
@@ -836,8 +952,8 @@ def _call_solver(equation: Equation, own: OwnSolver, guess: Vector, xs: Sequence
 
 
 def _norm(vector: NDArray[np.float64]) -> float:
-    if vector.size == 1:
-        return abs(float(vector[0]))
+    if vector.size <= MAX_NATIVE_SIZE:
+        return hypot(*vector.tolist())
     with np.errstate(over="ignore"):
         return float(np.linalg.norm(vector))
 
@@ -857,7 +973,7 @@ def _newton_step(matrix: NDArray[np.float64], residual: Vector) -> tuple[Vector,
 def _run_newton(equation: Equation, guess: Vector, xs: Sequence[Any], *, tolerance: float) -> Vector:
     """Find a zero by Newton's method; a step that does not come nearer to zero is halved."""
     z = guess
-    here = equation.record(z, xs)
+    here = equation.linearize(z, xs)
     is_exact = True
     slow_steps = 0
     steepness = np.inf
@@ -898,11 +1014,11 @@ def _run_newton(equation: Equation, guess: Vector, xs: Sequence[Any], *, toleran
 
 def _search_nearer(
     equation: Equation, z: Vector, size: float, step: Vector, xs: Sequence[Any], trials: int
-) -> tuple[Vector, Recording] | None:
+) -> tuple[Vector, Recording | LinearModel] | None:
     """Return a point along a step where the residual is smaller than a size, recorded; None if there is none."""
     for halvings in range(trials):
         trial = z - step * 0.5**halvings
-        there = equation.record(trial, xs)
+        there = equation.linearize(trial, xs)
         if _norm(there.values) < size:
             return trial, there
     return None
