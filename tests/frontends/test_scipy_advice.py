@@ -74,7 +74,6 @@ OTHER_CALLS = {
     "scipy.stats.skewnorm.logpdf": "{name}(x, a)",
     "scipy.stats.truncnorm.logpdf": "{name}(x, -1.5, b)",
     "scipy.stats.vonmises.logpdf": "{name}(x, kappa)",
-    "scipy.linalg.fractional_matrix_power": "{name}(x, p)",
     "scipy.interpolate.BSpline": "{name}(t, x, k)(at)",
     "scipy.interpolate.RegularGridInterpolator": "{name}(grid, x)([[at]])",
     "scipy.interpolate.interpn": "{name}(grid, x, [[at]])",
@@ -89,7 +88,6 @@ RENAMED: dict[str, dict[str, Any]] = {
     "scipy.interpolate.RegularGridInterpolator": {"at": [[0.33]]},
     "scipy.interpolate.interpn": {"at": [[0.33]]},
     "scipy.interpolate.RBFInterpolator": {"points": np.linspace(0.0, 1.0, 6)[:, None], "at": [[0.33]]},
-    "scipy.linalg.fractional_matrix_power": {"matrix": True},
 }
 """What the names in the advice stand for, where it is not what they usually do."""
 IN_WORDS = {

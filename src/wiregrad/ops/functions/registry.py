@@ -530,7 +530,6 @@ SCIPY_SPELLINGS: dict[str, str] = {
     "scipy.linalg.eigvals": "np.linalg.eigvals(x)",
     "scipy.linalg.eig": "np.linalg.eig(x)",
     "scipy.linalg.companion": "np.vstack([-x[1:] / x[0], np.eye(len(x) - 2, len(x) - 1)])",
-    "scipy.linalg.fractional_matrix_power": "scipy.linalg.expm(p * scipy.linalg.logm(x))",
     "scipy.linalg.eigvalsh_tridiagonal": "np.linalg.eigvalsh(np.diag(x) + np.diag(e, 1) + np.diag(e, -1))",
     "scipy.linalg.eigh_tridiagonal": "np.linalg.eigh(np.diag(x) + np.diag(e, 1) + np.diag(e, -1))",
     "scipy.ndimage.median_filter": (

@@ -248,6 +248,19 @@ def sqrtm(A: Any, disp: Any = True, blocksize: Any = None) -> Any:  # noqa: N803
     return TABLE["sqrtm"](_as_square(A))
 
 
+def _power_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    return [(0.3 * rng.normal(size=(3, 3)) + 2.0 * np.eye(3), t, {}) for t in (0.5, -0.5, 1.3, -2, 0, 3)]
+
+
+@register_function(scipy=("scipy.linalg.fractional_matrix_power",), samples=_power_calls)
+def fractional_matrix_power(A: Any, t: Any) -> Any:  # noqa: N803 - SciPy's name
+    """A power of a matrix; unless t is a whole number, that is the exponential of t times the principal logarithm."""
+    a = _as_square(A)
+    if not is_wire(t) and float(t) == int(t):
+        return linalg.matrix_power(a, int(t))
+    return expm(lift(t) * logm(a))
+
+
 _LU_CALLS = normal_samples(((3, 3), {}), ((2, 2), {}), ((1, 1), {}), ((2, 2), {}), ((3, 3), {}), ((2, 2), {}))
 
 
