@@ -229,6 +229,14 @@ def hide_inner_integral() -> AbstractContextManager[bool]:
     return BREAK_POINT_MODULES[0].hide_inner_integral() if BREAK_POINT_MODULES else nullcontext(False)
 
 
+def warn_of_moving_jump(
+    rate: Callable[[Any, Any], Any], name: str, times: Sequence[float], states: Sequence[Any]
+) -> None:
+    """Warn if the right side of a differential equation jumps along a solution, at a place that moves with values."""
+    for module in BREAK_POINT_MODULES:
+        module.warn_of_moving_jump(rate, name, times, states)
+
+
 def reads_values(function: Callable[[Any], Any], points: Sequence[float]) -> bool:
     """Return whether a function of a number reads values from outside, if only in conditions."""
     return any(module.reads_values(function, points) for module in BREAK_POINT_MODULES)

@@ -64,6 +64,7 @@ from wiregrad.ops.functions.registry import (
     reads_values,
     register_function,
     sample_calls,
+    warn_of_moving_jump,
 )
 from wiregrad.ops.functions.shape import moveaxis, stack
 from wiregrad.ops.gradient_flow import is_wire, shape_of
@@ -780,6 +781,11 @@ def solve_ivp(
     return result(t=reached, y=y, **absent, **counts, status=0, message=message, success=True)
 
 
+def _warn_of_jump(fun: Callable[[Any, Any], Any], name: str, times: Sequence[Any], states: Sequence[Any]) -> None:
+    """Warn if the right side jumps along a solution, at a moment that moves with values."""
+    warn_of_moving_jump(lambda t, y: read_state(fun(t, y)), name, [*map(_number, times)], states)
+
+
 def _bind_arguments(fun: Callable[..., Any], args: Any) -> Callable[[Any, Any], Any]:
     if args is None:
         return fun
@@ -826,6 +832,7 @@ class OdeProblem:
                 chosen += solver.interpolate(inside)
                 pending = pending[len(inside) :]
         self.count = solver.count
+        _warn_of_jump(self.fun, "solve_ivp", reached, states)
         if len(reached) == 1:
             # Without time to pass, SciPy takes a step of length 0.
             reached, states = reached * 2, states * 2
@@ -842,7 +849,10 @@ class OdeProblem:
         wanted = every if times is None else times
         ends: list[Any] = [*map(float, every)]
         ends[0], ends[-1] = self.start, self.end
-        return wanted, solve_implicit(self.fun, ends, self.y, wanted)
+        states = solve_implicit(self.fun, ends, self.y, every)
+        _warn_of_jump(self.fun, "solve_ivp", ends, states)
+        kept = set(map(float, wanted))
+        return wanted, [state for t, state in zip(every, states, strict=True) if float(t) in kept]
 
 
 @register_function(scipy=("scipy.integrate.odeint",), calls_back=True, name="integrate.odeint")
@@ -908,8 +918,12 @@ def _integrate_between(fun: Any, times: Sequence[Any], y: Any, rtol: float, atol
     size: float | None = None
     for start, end in pairwise(times):
         solver = ExplicitSolver(fun, method, start, y, end, rtol, atol, first_step=size)
+        reached, states = [start], [y]
         while not solver.is_done():
             solver.step()
+            reached.append(solver.t)
+            states.append(solver.y)
+        _warn_of_jump(fun, "odeint", reached, states)
         y, size = solver.y, solver.step_size or None
         yield y
 
@@ -920,7 +934,9 @@ def _integrate_stiff(fun: Any, times: Sequence[Any], y: Any, rtol: float) -> lis
     for start, end in pairwise(times):
         grid: list[Any] = [*_choose_implicit_steps(fun, start, end, states[-1], max(rtol, 1e-8), 1e-10)]
         grid[0], grid[-1] = start, end
-        states += solve_implicit(fun, grid, states[-1], [_number(end)])[-1:]
+        inner = solve_implicit(fun, grid, states[-1], [*map(_number, grid)])
+        _warn_of_jump(fun, "odeint", grid, inner)
+        states += inner[-1:]
     return states
 
 
