@@ -112,9 +112,20 @@ def as_array(data: object, what: str) -> NDArray[Any]:
     except ValueError as error:
         raise ShapeError(f"{what} must be rectangular; NumPy says: {error}{format_user_line()}") from None
     if array.dtype.kind in "OUSVmM":
-        hint = "; to join recorded values write wg.array" if has_wire_elements(array) else ""
+        hint = "; to join recorded values write wg.array" if has_wire_elements(array) else _suggest_container(data)
         raise OperandError(f"{what} must be made of numbers; got {_describe_data(data)}{hint}{format_user_line()}")
     return array
+
+
+def _suggest_container(data: object) -> str:
+    """Return how an object of a user's class can be an argument; empty for other objects."""
+    if type(data).__module__ == "builtins" or not getattr(data, "__dict__", None):
+        return ""
+    name = type(data).__name__
+    return (
+        f"; make {name} a dataclass, register it with wg.register_container, or pass what it holds, such as vars(x), "
+        f"and make the {name} inside the function"
+    )
 
 
 def refuse_subclass(data: object, what: str) -> None:

@@ -370,8 +370,8 @@ def warn_of_moving_jump(
                 spot = search.describe_place(jump)
                 warn_at_user_line(
                     f"the right side of {name} jumps where a condition changes{spot}, and the moment of that depends "
-                    "on a recorded value: the gradient leaves its motion out. Write wg.odeint with an event that is 0 at "
-                    "that moment, and let f read the side from a component of the state that the event's restart "
+                    "on a recorded value: the gradient leaves its motion out. Write wg.odeint with an event that is 0 "
+                    "at that moment, and let f read the side from a component of the state that the event's restart "
                     "changes; or write a smooth step, such as wg.sigmoid((a - b) / width) for a > b. See docs/ode.md",
                     GradientWarning,
                 )

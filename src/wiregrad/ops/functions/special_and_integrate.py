@@ -757,18 +757,20 @@ def solve_ivp(
     """Solve a differential equation dy/dt = fun(t, y); gradients flow through the steps that are taken."""
     name = method if isinstance(method, str) else getattr(method, "__name__", "")
     if name not in (*EXPLICIT_METHODS, *IMPLICIT_METHODS):
-        raise _refuse_option(f"method={method!r}")
+        raise _refuse_option(f"method={method!r}", f"write one of {[*EXPLICIT_METHODS, *IMPLICIT_METHODS]}")
     if dense_output or events is not None:
-        raise _refuse_option("dense_output=True" if dense_output else "events=")
+        if dense_output:
+            raise _refuse_option("dense_output=True", "write wg.odeint(...).sol(t)")
+        raise _refuse_option("events=", "write wg.odeint(..., events=[wg.event(g)]), whose event_times have gradients")
     unknown = options.keys() - KNOWN_OPTIONS
     if unknown:
-        raise _refuse_option(f"{sorted(unknown)[0]}=")
+        raise _refuse_option(f"{sorted(unknown)[0]}=", "leave it out")
     rtol = max(float(options.get("rtol", 1e-3)), 100 * float(np.finfo(float).eps))
     limits = {key: options[key] for key in ("max_step", "first_step") if options.get(key) is not None}
     start, end = t_span
     atol = options.get("atol", 1e-6)
     if is_wire(t_eval):
-        raise _refuse_option("times t_eval that are recorded")
+        raise _refuse_option("times t_eval that are recorded", "write wg.odeint(f, y0, times)")
     problem = OdeProblem(_bind_arguments(fun, args), start, end, read_state(y0), rtol, atol, limits)
     times = None if t_eval is None else detach_array(t_eval).astype(np.float64)
     solve = problem.solve_explicitly if name in EXPLICIT_METHODS else problem.solve_implicitly
@@ -794,8 +796,10 @@ def _bind_arguments(fun: Callable[..., Any], args: Any) -> Callable[[Any, Any], 
     return lambda t, y: fun(t, y, *args)
 
 
-def _refuse_option(what: str) -> NoRuleError:
-    return NoRuleError(f"scipy.integrate.solve_ivp has no rule for {what} with recorded values{format_user_line()}")
+def _refuse_option(what: str, advice: str) -> NoRuleError:
+    return NoRuleError(
+        f"scipy.integrate.solve_ivp has no rule for {what} with recorded values: {advice}{format_user_line()}"
+    )
 
 
 @dataclass
