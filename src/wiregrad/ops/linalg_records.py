@@ -15,6 +15,7 @@ so derivatives of every order follow.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -1145,15 +1146,23 @@ solve_triangular: General = register(
 
 _LU_ROWS = '''\
 def lu_rows(x):
-    """Return the order of rows in which elimination with partial pivoting uses them."""
+    """Return the order of rows in which elimination with partial pivoting uses them; 32 columns at a time."""
     rows = np.zeros(x.shape[:-1], np.int64)
+    n = x.shape[-1]
     for place in np.ndindex(x.shape[:-2]):
-        left, order = np.array(x[place]), np.arange(x.shape[-2])
-        for k in range(x.shape[-1]):
-            pivot = k + np.argmax(np.abs(left[k:, k]))
-            left[[k, pivot]], order[[k, pivot]] = left[[pivot, k]], order[[pivot, k]]
-            if left[k, k]:
-                left[k + 1 :] -= np.outer(left[k + 1 :, k] / left[k, k], left[k])
+        left, order = np.array(x[place]), np.arange(n)
+        for first in range(0, n, 32):
+            end = min(first + 32, n)
+            for k in range(first, end):
+                pivot = k + np.argmax(np.abs(left[k:, k]))
+                left[[k, pivot]], order[[k, pivot]] = left[[pivot, k]], order[[pivot, k]]
+                if left[k, k]:
+                    left[k + 1 :, k] /= left[k, k]
+                    left[k + 1 :, k + 1 : end] -= np.outer(left[k + 1 :, k], left[k, k + 1 : end])
+            if end < n:
+                lower = np.tril(left[first:end, first:end], -1) + np.eye(end - first, dtype=left.dtype)
+                left[first:end, end:] = np.linalg.solve(lower, left[first:end, end:])
+                left[end:, end:] -= left[end:, first:end] @ left[first:end, end:]
         rows[place] = order
     return rows
 '''
@@ -1161,18 +1170,59 @@ _LU_FACTORS = '''\
 def lu_factors(x):
     """Return the factors of elimination without pivoting in one matrix: L below the diagonal, U on and above it."""
     y = np.array(x)
-    for k in range(x.shape[-1] - 1):
-        y[..., k + 1 :, k] /= y[..., k, k, None]
-        y[..., k + 1 :, k + 1 :] -= y[..., k + 1 :, k, None] * y[..., None, k, k + 1 :]
+    n = x.shape[-1]
+    for first in range(0, n, 32):
+        end = min(first + 32, n)
+        for k in range(first, min(end, n - 1)):
+            y[..., k + 1 :, k] /= y[..., k, k, None]
+            y[..., k + 1 :, k + 1 : end] -= y[..., k + 1 :, k, None] * y[..., None, k, k + 1 : end]
+        if end < n:
+            lower = np.tril(y[..., first:end, first:end], -1) + np.eye(end - first, dtype=y.dtype)
+            y[..., first:end, end:] = np.linalg.solve(lower, y[..., first:end, end:])
+            y[..., end:, end:] -= y[..., end:, first:end] @ y[..., first:end, end:]
     return y
 '''
+GETRF = {"f": "sgetrf", "d": "dgetrf", "F": "cgetrf", "D": "zgetrf"}
+"""LAPACK's elimination with partial pivoting for each dtype."""
+
+
+def _factor_by_lapack(x: Any) -> tuple[Any, Any] | None:
+    """Return the factors and the exchanges of one matrix by LAPACK; None where SciPy is not loaded, as for a stack."""
+    lapack = sys.modules.get("scipy.linalg.lapack")
+    if lapack is None or x.ndim != 2 or not x.size or x.dtype.char not in GETRF:
+        return None
+    packed, exchanges, _ = getattr(lapack, GETRF[x.dtype.char])(x)
+    return packed, exchanges
+
+
+def list_rows(exchanges: Any) -> Any:
+    """Return the order of rows that exchanges give, as LAPACK lists them.
+
+    >>> list_rows(np.array([2, 2, 2]))
+    array([2, 0, 1])
+    """
+    rows = np.arange(len(exchanges))
+    for k, row in enumerate(exchanges):
+        rows[k], rows[row] = rows[row], rows[k]
+    return rows
+
+
+_choose_rows = define_helper(_LU_ROWS)
+
+
+def _compute_lu_rows(x: Any) -> Any:
+    """Compute the order of rows, by LAPACK where it can be asked."""
+    factored = _factor_by_lapack(x)
+    return _choose_rows(x) if factored is None else list_rows(factored[1])
+
+
 lu_rows: Blocking = register(
     Blocking(
         name="lu_rows",
         doc="The order of rows in which elimination with partial pivoting uses them; it has no gradient.",
         inputs=("x",),
         pattern=Pattern.BLOCK,
-        forward=define_helper(_LU_ROWS),
+        forward=_compute_lu_rows,
         numpy="lu_rows({x})",
         numpy_needs=(_LU_ROWS,),
         samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
@@ -1187,7 +1237,10 @@ def _compute_lu_factors(x: Any) -> Any:
     """Compute the factors; the rules solve with them, which NumPy does for float32 and float64 alone."""
     if x.dtype.kind == "f" and x.dtype not in USUAL_DTYPES:
         raise TypeError(f"array type {x.dtype} is unsupported in linalg")
-    return _factor_rows(x)
+    factored = _factor_by_lapack(x)
+    # Where two elements are of equal size, LAPACK may exchange their rows; here the order is given.
+    is_in_order = factored is not None and np.array_equal(factored[1], np.arange(len(x)))
+    return np.ascontiguousarray(factored[0]) if factored is not None and is_in_order else _factor_rows(x)
 
 
 def _lu_parts(y: Any) -> tuple[Any, Any]:

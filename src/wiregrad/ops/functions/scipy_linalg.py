@@ -27,7 +27,7 @@ from wiregrad.ops.functions.registry import (
 )
 from wiregrad.ops.functions.shape import concatenate, expand_dims, getitem, take
 from wiregrad.ops.gradient_flow import is_wire, shape_of
-from wiregrad.ops.linalg_records import adjoint_of, take_triangle, transpose_matrix
+from wiregrad.ops.linalg_records import adjoint_of, list_rows, take_triangle, transpose_matrix
 
 TRANSPOSED_KINDS: dict[Any, int] = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
 """What `trans` may be: the matrix itself, transposed, or transposed and conjugated."""
@@ -325,18 +325,6 @@ def list_exchanges(rows: Any) -> Any:
         exchanges[k] = order.index(int(row))
         order[k], order[exchanges[k]] = order[exchanges[k]], order[k]
     return exchanges
-
-
-def list_rows(exchanges: Any) -> Any:
-    """Return the order of rows that exchanges give: the inverse of `list_exchanges`.
-
-    >>> list_rows(np.array([2, 2, 2]))
-    array([2, 0, 1])
-    """
-    rows = np.arange(len(exchanges))
-    for k, row in enumerate(exchanges):
-        rows[k], rows[row] = rows[row], rows[k]
-    return rows
 
 
 def _lu_solve_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
