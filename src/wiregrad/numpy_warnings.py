@@ -35,6 +35,7 @@ _last_settings: list[tuple[Any, Any]] = [(None, None)]
 def compute_at_user_line(kernel: Callable[..., Any], xs: Sequence[Any]) -> Any:
     """Call a function of NumPy so that its warnings name the line of the user's code.
 
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     y = compute_at_user_line(np.exp, [np.array([1.0, 1000.0])])
