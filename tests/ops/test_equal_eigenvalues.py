@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.stats
 
 import wiregrad as wg
 
@@ -104,3 +105,15 @@ def test_a_power_of_a_matrix_has_a_gradient_by_the_power() -> None:
         return np.sum(WEIGHTS * scipy.linalg.fractional_matrix_power(ROTATED, t))
 
     assert np.isclose(wg.grad(f)(0.3), (f(0.3 + 1e-6) - f(0.3 - 1e-6)) / 2e-6)
+
+
+def test_a_t_density_with_equal_variances_has_its_gradient() -> None:
+    points = np.array([[0.3, 1.2], [2.1, 0.7]])
+
+    def f(p: Any) -> Any:
+        return np.sum(scipy.stats.multivariate_t.logpdf(points, p[:2], np.eye(2) * p[2], p[3]))
+
+    p = np.array([0.1, 0.4, 1.5, 3.0])
+
+    assert np.allclose(wg.grad(f)(p), [(f(p + h) - f(p - h)) / 2e-6 for h in 1e-6 * np.eye(4)], atol=1e-7)
+    assert np.isclose(f(np.array([0.1, 0.4, 1.5, np.inf])), f(np.array([0.1, 0.4, 1.5, 1e9])))
