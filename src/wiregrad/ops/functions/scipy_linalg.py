@@ -249,7 +249,9 @@ def sqrtm(A: Any, disp: Any = True, blocksize: Any = None) -> Any:  # noqa: N803
 
 
 def _power_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
-    return [(0.3 * rng.normal(size=(3, 3)) + 2.0 * np.eye(3), t, {}) for t in (0.5, -0.5, 1.3, -2, 0, 3)]
+    # Of a real matrix with complex eigenvalues SciPy gives complex numbers, which are real up to rounding.
+    draws = [0.3 * rng.normal(size=(3, 3)) for _ in range(6)]
+    return [(x @ x.T + np.diag([1.0, 2.0, 3.0]), t, {}) for x, t in zip(draws, (0.5, -0.5, 1.3, -2, 0, 3), strict=True)]
 
 
 @register_function(scipy=("scipy.linalg.fractional_matrix_power",), samples=_power_calls)

@@ -1067,12 +1067,12 @@ _NORMAL_SAMPLES = sample_calls(
 )
 
 _STUDENT_SAMPLES = sample_calls(
-    (_ROWS, _ROWS[0]),
-    (_ROWS[0], _ROWS[1], _COVARIANCE, 3.5),
-    (_ROWS.reshape(2, 2, 3), _ROWS[1], _COVARIANCE, 2.0),
-    (_ROWS, _ROWS[0], _COVARIANCE, 5.0),
-    (_ROWS, _ROWS[2], _COVARIANCE, 7.0),
-    (_ROWS[1], _ROWS[2], np.diag([1.5, 0.6, 0.9]), 4.0),
+    (_ROWS, _ROWS[0], 1.4, 5.0),
+    (_ROWS[0], _ROWS[1], {"shape": _COVARIANCE, "df": 3.5}),
+    (_ROWS.reshape(2, 2, 3), _ROWS[1], {"shape": _COVARIANCE}),
+    (_ROWS, _ROWS[0], np.array([1.5, 0.6, 0.9]), 2.5),
+    (_ROWS[:3], _ROWS[2], {"shape": _COVARIANCE, "df": 7.0}),
+    (_ROWS[1], _ROWS[2], np.array([0.8, 1.6, 0.7]), 4.0),
 )
 
 
