@@ -683,3 +683,17 @@ def test_a_draw_with_recorded_parameters_is_answered_with_one_that_has_a_gradien
     many = [advised(np.random.default_rng(k), mean, covariance) for k in range(200)]
     same = [draw(np.random.default_rng(k), mean, covariance) for k in range(200)]
     assert np.allclose(np.mean(many), np.mean(same), rtol=0.2, atol=0.2)
+
+
+def test_a_masked_array_is_answered_with_a_choice_that_has_the_gradient() -> None:
+    masked = np.ma.masked_invalid([1.0, np.nan, 3.0])
+
+    def misfit(p: Any, y: Any) -> Any:
+        return (y - p) ** 2
+
+    advice = "compute y with m.filled(0.0) and choose, np.where(m.mask, 0.0, y)"
+    with pytest.raises(OperandError, match=re.escape(advice)):
+        wg.grad(lambda p: np.sum(misfit(p, masked)))(0.5)
+    gradient = wg.grad(lambda p: np.sum(np.where(masked.mask, 0.0, misfit(p, masked.filled(0.0)))))(0.5)
+
+    assert gradient == -2.0 * (0.5 + 2.5)

@@ -128,15 +128,18 @@ def _suggest_container(data: object) -> str:
     )
 
 
+MASKED_ADVICE = (
+    "take its elements, m.data[~m.mask], or compute y with m.filled(0.0) and choose, np.where(m.mask, 0.0, y)"
+)
+"""What to write instead of a masked array."""
+
+
 def refuse_subclass(data: object, what: str) -> None:
     """Raise for an array of a subclass with its own operators, which would be lost without notice."""
     # NumPy imports this module late, and it takes 10 ms; before that there is no masked array.
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(data, masked.MaskedArray):
-        raise OperandError(
-            f"{what} is a masked array, whose mask would be lost; take its elements, m.data[~m.mask], or fill it with "
-            f"a number that changes nothing, m.filled(0.0){format_user_line()}"
-        )
+        raise OperandError(f"{what} is a masked array, whose mask would be lost; {MASKED_ADVICE}{format_user_line()}")
     if isinstance(data, np.ndarray) and type(data) not in PLAIN_ARRAY_CLASSES:
         name = type(data).__name__
         raise OperandError(
