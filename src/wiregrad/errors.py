@@ -194,6 +194,10 @@ class InterpreterWarning(RuntimeWarning):
     """A function that was to run in native code is replayed by the interpreter; the message says why."""
 
 
+class GradientWarning(RuntimeWarning):
+    """A gradient leaves a part out; the message says which, and what to write instead."""
+
+
 class NotInstalledError(WiregradError, ImportError):
     """A package that only a part of wiregrad needs cannot be imported; the message says how to install it."""
 
@@ -306,6 +310,17 @@ def find_user_frame() -> FrameType | None:
     while frame is not None and is_library_file(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
+
+
+def warn_at_user_line(message: str, category: type[Warning]) -> None:
+    """Warn at the nearest line outside wiregrad, which Python's filters show once."""
+    frame = find_user_frame()
+    if frame is None:
+        warnings.warn(message, category, stacklevel=2)
+        return
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    module = frame.f_globals.get("__name__")
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, module, registry)
 
 
 @lru_cache(4096)

@@ -8,13 +8,12 @@ logged: errors that the user ignores, raises or handles stay as they are.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import find_user_frame
+from wiregrad.errors import warn_at_user_line
 
 ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
 """The variable that holds NumPy's settings for floating-point errors; None in a version of NumPy without it."""
@@ -25,14 +24,7 @@ class _UserLineLog:
 
     def write(self, text: str) -> None:
         """Warn about an error that NumPy describes."""
-        message = text.removeprefix("Warning: ").rstrip()
-        frame = find_user_frame()
-        if frame is None:
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
-            return
-        registry = frame.f_globals.setdefault("__warningregistry__", {})
-        module = frame.f_globals.get("__name__")
-        warnings.warn_explicit(message, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, module, registry)
+        warn_at_user_line(text.removeprefix("Warning: ").rstrip(), RuntimeWarning)
 
 
 _LOG = _UserLineLog()
@@ -43,6 +35,7 @@ _last_settings: list[tuple[Any, Any]] = [(None, None)]
 def compute_at_user_line(kernel: Callable[..., Any], xs: Sequence[Any]) -> Any:
     """Call a function of NumPy so that its warnings name the line of the user's code.
 
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     y = compute_at_user_line(np.exp, [np.array([1.0, 1000.0])])

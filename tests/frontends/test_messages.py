@@ -643,3 +643,67 @@ def test_lines_of_executed_text_are_not_mixed_up(file: str, is_shown: bool, monk
     monkeypatch.setitem(linecache.cache, file, (len(other), None, [other], file))
 
     assert read_line_of_code(file, 1) == (other if is_shown else "")
+
+
+class Bundle:
+    """An object that is no container of numbers."""
+
+    def __init__(self, w: Any) -> None:
+        self.w = w
+
+
+def test_an_object_as_an_argument_is_answered_with_a_dataclass() -> None:
+    advice = "make Bundle a dataclass, register it with wg.register_container, or pass what it holds"
+    with pytest.raises(OperandError, match=re.escape(advice)):
+        wg.grad(lambda bundle: np.sum(bundle.w**2))(Bundle(np.ones(2)))
+
+    gradient = wg.grad(lambda parts: np.sum(Bundle(**parts).w ** 2))(vars(Bundle(np.ones(2))))
+    assert gradient["w"].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("draw", "advised", "written"),
+    [
+        (
+            lambda rng, m, c: rng.multivariate_normal(m, c, 4),
+            lambda rng, m, c: m + rng.normal(size=(4, len(m))) @ np.linalg.cholesky(c).T,
+            "write `m + rng.normal(size=(4, len(m))) @ np.linalg.cholesky(c).T`",
+        ),
+        (
+            lambda rng, m, c: rng.lognormal(m[0], c[0, 0], 5),
+            lambda rng, m, c: np.exp(m[0] + c[0, 0] * rng.normal(size=5)),
+            "write `np.exp(m[0] + c[0, 0] * rng.normal(size=5))`",
+        ),
+        (
+            lambda rng, m, c: np.random.default_rng(1).normal(m[0], c[0, 0], 3).sum(),
+            lambda rng, m, c: (m[0] + c[0, 0] * np.random.default_rng(1).normal(size=3)).sum(),
+            "write `m[0] + c[0, 0] * np.random.default_rng(1).normal(size=3)`",
+        ),
+    ],
+)
+def test_a_draw_with_recorded_parameters_is_answered_with_one_that_has_a_gradient(
+    draw: Callable[..., Any], advised: Callable[..., Any], written: str
+) -> None:
+    mean, covariance = np.array([0.5, -1.0]), np.array([[2.0, 0.3], [0.3, 1.0]])
+
+    with pytest.raises(WiregradError, match=re.escape(written)):
+        wg.grad(lambda m: np.sum(draw(np.random.default_rng(0), m, covariance)))(mean)
+    slopes = wg.grad(lambda m: np.sum(advised(np.random.default_rng(0), m, covariance)))(mean)
+    assert np.isfinite(slopes).all()
+    many = [advised(np.random.default_rng(k), mean, covariance) for k in range(200)]
+    same = [draw(np.random.default_rng(k), mean, covariance) for k in range(200)]
+    assert np.allclose(np.mean(many), np.mean(same), rtol=0.2, atol=0.2)
+
+
+def test_a_masked_array_is_answered_with_a_choice_that_has_the_gradient() -> None:
+    masked = np.ma.masked_invalid([1.0, np.nan, 3.0])
+
+    def misfit(p: Any, y: Any) -> Any:
+        return (y - p) ** 2
+
+    advice = "compute y with m.filled(0.0) and choose, np.where(m.mask, 0.0, y)"
+    with pytest.raises(OperandError, match=re.escape(advice)):
+        wg.grad(lambda p: np.sum(misfit(p, masked)))(0.5)
+    gradient = wg.grad(lambda p: np.sum(np.where(masked.mask, 0.0, misfit(p, masked.filled(0.0)))))(0.5)
+
+    assert gradient == -2.0 * (0.5 + 2.5)

@@ -22,6 +22,7 @@ from wiregrad.errors import (
     OperandError,
     ShapeError,
 )
+from wiregrad.frontends.transforms import ode
 from wiregrad.frontends.transforms.ode_steps import METHODS
 
 from ..support.sampling import sample_some
@@ -1198,3 +1199,25 @@ def test_f_may_not_change_the_state() -> None:
 
     with pytest.raises(ValueError, match="read-only"):
         wg.odeint(overwrite, np.ones(2), [0.0, 1.0])
+
+
+@pytest.mark.parametrize(("method", "step"), [("dopri5", None), ("rodas5p", None), ("rk4", 0.1)])
+def test_compiled_steps_push_tangents_without_being_recorded(
+    method: str, step: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slopes(t: Any, y: Any, p: Any, drift: Any) -> Any:
+        return np.stack([y[1] * np.cos(t) + drift, -p[0] * y[0] - p[1] * y[1]])
+
+    def jacobian(f: Any) -> Any:
+        def solve(y0: Any, ts: Any, p: Any, drift: Any) -> Any:
+            return wg.odeint(f, y0, ts, p, drift, method=method, step=step, rtol=1e-8, atol=1e-10).ys
+
+        arguments = np.array([1.0, 0.5]), np.array([0.2, 0.9, 1.7]), np.array([2.0, 0.3]), 0.4
+        return wg.jacobian(solve, argnums=(0, 1, 2, 3), mode="forward")(*arguments)
+
+    plain = jacobian(slopes)
+    monkeypatch.setattr(ode.OdeSegment, "record_step", lambda *args: pytest.fail("a step was recorded"))
+    compiled = jacobian(wg.compile(slopes))
+
+    for one, other in zip(plain, compiled, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-11, atol=1e-12)

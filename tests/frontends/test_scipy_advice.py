@@ -18,7 +18,7 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 import wiregrad as wg
-from wiregrad.errors import NoRuleError
+from wiregrad.errors import EscapeError, NoRuleError
 from wiregrad.frontends.recording.hints import describe_missing_function
 from wiregrad.ir import TABLE
 from wiregrad.ops.functions.registry import SCIPY_SLOPES, SCIPY_SPELLINGS
@@ -31,6 +31,7 @@ NAMES: dict[str, Any] = {
     **{"f0": 1.0, "f1": 2.0, "t1": 1.0, "low": 0.25, "high": 1.0, "e": np.array([0.1, 0.2, 0.3, 0.4, 0.5])},
     **{"points": np.linspace(0.0, 1.0, 6), "at": 0.33, "y": np.array([0.3, 0.1, 0.5, 0.2, 0.9, 0.4])},
     **{"t": np.linspace(-0.5, 1.5, 9), "grid": (np.linspace(0.0, 1.0, 6),)},
+    **{"sos": scipy.signal.butter(1, 0.3, output="sos"), "up": 2, "down": 1, "lam": 0.1},
     **{"labels": np.array([1, 1, 2, 2, 3, 3]), "index": [1, 2, 3], "others": np.array([0.1, 0.5]), "scale": 1.0},
 }
 X = np.array([0.31, 0.72, 0.83, 0.94, 0.45, 0.66])
@@ -52,6 +53,9 @@ CALLS: dict[str, str] = {
     **dict.fromkeys("medfilt median_filter maximum_filter minimum_filter".split(), "{name}(x, n)"),
     **dict.fromkeys(["grey_dilation", "grey_erosion"], "{name}(x, n)"),
     "companion": "{name}(x)",
+    "resample_poly": "{name}(x, up, down)",
+    "ttest_ind": "{name}(x, y).statistic",
+    "yeojohnson": "{name}(x, p)",
     "eigvalsh_tridiagonal": "{name}(x, e)",
     **dict.fromkeys(["maximum", "minimum"], "{name}(x, labels, index)"),
     "InterpolatedUnivariateSpline": "{name}(points, x)(at)",
@@ -74,8 +78,8 @@ OTHER_CALLS = {
     "scipy.stats.skewnorm.logpdf": "{name}(x, a)",
     "scipy.stats.truncnorm.logpdf": "{name}(x, -1.5, b)",
     "scipy.stats.vonmises.logpdf": "{name}(x, kappa)",
-    "scipy.linalg.fractional_matrix_power": "{name}(x, p)",
     "scipy.interpolate.BSpline": "{name}(t, x, k)(at)",
+    "scipy.interpolate.make_lsq_spline": "{name}(points, x, t, k)(at)",
     "scipy.interpolate.RegularGridInterpolator": "{name}(grid, x)([[at]])",
     "scipy.interpolate.interpn": "{name}(grid, x, [[at]])",
     "scipy.interpolate.griddata": "{name}(points, x, at)",
@@ -89,13 +93,21 @@ RENAMED: dict[str, dict[str, Any]] = {
     "scipy.interpolate.RegularGridInterpolator": {"at": [[0.33]]},
     "scipy.interpolate.interpn": {"at": [[0.33]]},
     "scipy.interpolate.RBFInterpolator": {"points": np.linspace(0.0, 1.0, 6)[:, None], "at": [[0.33]]},
-    "scipy.linalg.fractional_matrix_power": {"matrix": True},
 }
 """What the names in the advice stand for, where it is not what they usually do."""
 IN_WORDS = {
     "scipy.signal.savgol_filter",
     "scipy.signal.sosfilt",
-    "scipy.signal.periodogram",
+    "scipy.signal.find_peaks",
+    "scipy.signal.butter",
+    "scipy.signal.lsim",
+    "scipy.signal.decimate",
+    "scipy.signal.sosfiltfilt",
+    "scipy.interpolate.make_smoothing_spline",
+    "scipy.integrate.solve_bvp",
+    "scipy.integrate.tanhsinh",
+    "scipy.interpolate.NearestNDInterpolator",
+    "scipy.stats.binned_statistic",
     "scipy.signal.upfirdn",
     "scipy.linalg.eig",
     "scipy.linalg.eigvals",
@@ -219,6 +231,92 @@ def test_an_error_of_plain_data_stays_what_it_is() -> None:
         wg.grad(lambda x: np.sum(x) * scipy.interpolate.CubicSpline([0.0, [1.0], 2.0], [1.0, 2.0, 3.0])(0.5))(X)
 
     assert not isinstance(error.value, wg.WiregradError)
+
+
+LONG = np.sin(np.arange(24.0)) + 0.1 * np.arange(24.0)
+CORNERS = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.1, 1.2]])
+LINE = np.arange(24.0)
+SECTIONS = scipy.signal.butter(1, 0.3, output="sos")
+TREE = scipy.spatial.KDTree(CORNERS)
+GAUSS = scipy.interpolate.RBFInterpolator(CORNERS, np.arange(4.0), kernel="gaussian", epsilon=2.0, degree=-1)
+ADVISED_CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str, Any]] = {
+    "sosfiltfilt": (
+        lambda x: scipy.signal.sosfiltfilt(SECTIONS, x),
+        lambda x: scipy.signal.sosfiltfilt(SECTIONS, np.eye(len(x)), axis=0) @ x,
+        "sosfiltfilt(sos, np.eye(len(x)), axis=0) @ x",
+        LONG,
+    ),
+    "decimate": (
+        lambda x: scipy.signal.decimate(x, 2, 3),
+        lambda x: scipy.signal.decimate(np.eye(len(x)), 2, 3, axis=0) @ x,
+        "decimate(np.eye(len(x)), n, axis=0) @ x",
+        np.tile(LONG, 2),
+    ),
+    "find_peaks": (
+        lambda x: x[scipy.signal.find_peaks(x)[0]],
+        lambda x: x[scipy.signal.find_peaks(x if type(x) is np.ndarray else x.data)[0]],
+        "find_peaks(x.data)[0]",
+        LONG,
+    ),
+    "make_smoothing_spline": (
+        lambda x: scipy.interpolate.make_smoothing_spline(LINE, x, lam=0.5)([0.5, 3.2]),
+        lambda x: scipy.interpolate.make_smoothing_spline(LINE, np.eye(len(x)), lam=0.5)([0.5, 3.2]) @ x,
+        "make_smoothing_spline(points, np.eye(len(x)), lam=lam)(at) @ x",
+        LONG,
+    ),
+    "LinearNDInterpolator": (
+        lambda x: scipy.interpolate.LinearNDInterpolator(CORNERS, x)([[0.3, 0.2]]),
+        lambda x: scipy.interpolate.LinearNDInterpolator(CORNERS, np.eye(len(x)))([[0.3, 0.2]]) @ x,
+        "LinearNDInterpolator(points, np.eye(len(x)))(at) @ x",
+        LONG[:4],
+    ),
+    "NearestNDInterpolator": (
+        lambda x: scipy.interpolate.NearestNDInterpolator(CORNERS, x)([[0.3, 0.9]]),
+        lambda x: x[scipy.spatial.KDTree(CORNERS).query([[0.3, 0.9]])[1]],
+        "x[scipy.spatial.KDTree(points).query(at)[1]]",
+        LONG[:4],
+    ),
+    "RBFInterpolator at points": (
+        lambda x: GAUSS(x.reshape(-1, 2)),
+        lambda x: (
+            np.exp(-((2.0 * scipy.spatial.distance.cdist(x.reshape(-1, 2), CORNERS)) ** 2))
+            @ np.linalg.solve(np.exp(-((2.0 * scipy.spatial.distance.cdist(CORNERS, CORNERS)) ** 2)), np.arange(4.0))
+        ),
+        "kernel(scipy.spatial.distance.cdist(p, points)) @ np.linalg.solve(",
+        np.array([0.3, 0.4, 0.9, 0.8]),
+    ),
+    "KDTree": (
+        lambda x: TREE.query(x.reshape(-1, 2))[0],
+        lambda x: np.linalg.norm(
+            x.reshape(-1, 2) - CORNERS[TREE.query((x if type(x) is np.ndarray else x.data).reshape(-1, 2))[1]],
+            axis=-1,
+        ),
+        "write i = tree.query(x.data)[1]",
+        np.array([0.3, 0.4, 0.9, 0.8]),
+    ),
+    "Rotation.from_rotvec": (
+        lambda x: scipy.spatial.transform.Rotation.from_rotvec(x).as_matrix() @ np.arange(3.0),
+        lambda x: scipy.linalg.expm(np.cross(np.eye(3), x)) @ np.arange(3.0),
+        "scipy.linalg.expm(np.cross(np.eye(3), x))",
+        np.array([0.3, -0.4, 0.9]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ADVISED_CALLS)
+def test_advice_for_compiled_code_has_its_value_and_its_gradient(name: str) -> None:
+    plain, advised, advice, x = ADVISED_CALLS[name]
+    weights = np.linspace(0.5, 1.5, np.size(plain(x)))
+
+    def total(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda x: np.sum(weights * f(x).reshape(-1))
+
+    slopes = [(total(plain)(x + h) - total(plain)(x - h)) / 2e-6 for h in 1e-6 * np.eye(x.size)]
+    with pytest.raises((NoRuleError, EscapeError)) as refusal:
+        wg.grad(total(plain))(x)
+    assert advice in str(refusal.value)
+    assert_allclose(advised(x), plain(x), rtol=1e-6, atol=1e-9)
+    assert_allclose(wg.grad(total(advised))(x), slopes, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["iv", "jv", "kv", "yv"])

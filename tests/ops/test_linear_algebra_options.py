@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.spatial import distance
 
 import wiregrad as wg
 from wiregrad.errors import NoRuleError
+from wiregrad.ir import TABLE
 
 from ..support.call_checks import AcceptedCall, RefusedCall, check_call, check_same_refusal
 from ..support.refusals import check_refusal
@@ -254,3 +256,31 @@ def test_calls_without_a_rule_say_what_is_missing(name: str) -> None:
     call, x, kind, words = WITHOUT_RULE[name]
 
     check_refusal(lambda: call(wg.Value(x)), kind, words)
+
+
+@pytest.mark.parametrize("n", [31, 32, 33, 64, 100])
+@pytest.mark.parametrize("is_loaded", [True, False], ids=["LAPACK", "NumPy"])
+def test_factors_of_larger_matrices_are_those_of_scipy(
+    n: int, is_loaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = np.random.default_rng(n).normal(size=(n, n))
+    wanted, order = scipy.linalg.lu_factor(a)
+    if not is_loaded:
+        monkeypatch.delitem(sys.modules, "scipy.linalg.lapack")
+    packed, exchanges = scipy.linalg.lu_factor(wg.Value(a))
+
+    np.testing.assert_array_equal(exchanges, order)
+    np.testing.assert_allclose(packed.data, wanted, rtol=1e-9, atol=1e-10)
+
+
+def test_rows_that_are_given_in_another_order_than_lapacks_keep_it() -> None:
+    a = np.array([[1.0, 2.0], [3.0, 4.0]])
+
+    np.testing.assert_allclose(TABLE["lu_factors"](a), [[1.0, 2.0], [3.0, -2.0]])
+
+
+def test_a_column_of_zeros_has_no_pivot() -> None:
+    a = np.random.default_rng(0).normal(size=(40, 40))
+    a[:, 5] = 0.0
+
+    assert sorted(TABLE["lu_rows"](a).tolist()) == [*range(40)]

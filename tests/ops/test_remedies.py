@@ -28,6 +28,7 @@ from wiregrad.ops.advice import (
 
 TABLE.load_deferred()
 EPS, TINY = 1e-6, 1e-30
+SHEAR = np.array([[1.0, 2.0], [2.0, -1.0]])
 Program = Callable[..., Any]
 
 
@@ -419,6 +420,20 @@ pair(
     lambda x: np.linalg.slogdet(x)[1],
     lambda x: np.linalg.slogdet(x + EPS * np.eye(2))[1],
     a([1, 2], [2, 4]),
+)
+pair(
+    "eigh",
+    "scipy.linalg.expm",
+    lambda x: np.sum(SHEAR * ((np.linalg.eigh(x)[1] * np.exp(np.linalg.eigh(x)[0])) @ np.linalg.eigh(x)[1].T)),
+    lambda x: np.sum(SHEAR * scipy.linalg.expm(x)),
+    np.eye(2) * 3.0,
+)
+pair(
+    "svd",
+    "np.linalg.inv(scipy.linalg.sqrtm(a.T @ a))",
+    lambda x: np.sum(SHEAR * (np.linalg.svd(x)[0] @ np.linalg.svd(x)[2])),
+    lambda x: np.sum(SHEAR * (x @ np.linalg.inv(scipy.linalg.sqrtm(x.T @ x)))),
+    np.eye(2) * 3.0,
 )
 pair("det", "slogdet", np.linalg.det, lambda x: np.linalg.slogdet(x)[1], np.eye(2) * 1e200)
 

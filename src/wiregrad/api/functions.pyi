@@ -77,6 +77,7 @@ __all__: list[str] = [
     "choose",
     "circulant",
     "clip",
+    "coherence",
     "column_stack",
     "comb",
     "common_type",
@@ -102,6 +103,7 @@ __all__: list[str] = [
     "cov",
     "cross",
     "cross_entropy",
+    "csd",
     "cubic_spline",
     "cumprod",
     "cumsum",
@@ -167,6 +169,7 @@ __all__: list[str] = [
     "fmax",
     "fmin",
     "fmod",
+    "fractional_matrix_power",
     "frexp",
     "full_like",
     "gamma",
@@ -319,6 +322,7 @@ __all__: list[str] = [
     "pad",
     "partition",
     "percentile",
+    "periodogram",
     "piecewise",
     "pinv",
     "poly",
@@ -403,6 +407,7 @@ __all__: list[str] = [
     "solveh_banded",
     "sort",
     "sort_complex",
+    "spectrogram",
     "split",
     "sqrt",
     "sqrtm",
@@ -451,6 +456,7 @@ __all__: list[str] = [
     "vector_norm",
     "vsplit",
     "vstack",
+    "welch",
     "where",
     "xlog1py",
     "xlogy",
@@ -978,6 +984,15 @@ def clip(x: Value, a_min: Operand | None = None, a_max: Operand | None = None, *
 @overload
 def clip(x: Operand, a_min: Operand | None = None, a_max: Operand | None = None, *, min: Operand | None = None, max: Operand | None = None) -> Any: ...
 @overload
+def coherence(x: NDArray[Any], y: PlainArray, fs: Any = 1.0, window: Any = 'hann', nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', axis: int = -1) -> Any:
+    """Frequencies and the squared cross spectrum of two real signals, divided by their power spectra."""
+@overload
+def coherence(x: Value, y: Operand, fs: Any = 1.0, window: Any = 'hann', nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', axis: int = -1) -> tuple[Any, Value]: ...
+@overload
+def coherence(x: Operand, y: Value, fs: Any = 1.0, window: Any = 'hann', nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', axis: int = -1) -> tuple[Any, Value]: ...
+@overload
+def coherence(x: Operand, y: Operand, fs: Any = 1.0, window: Any = 'hann', nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', axis: int = -1) -> Any: ...
+@overload
 def column_stack(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Rows joined as the columns of a matrix."""
 @overload
@@ -1167,6 +1182,15 @@ def cross_entropy(input: NDArray[Any], target: PlainArray, reduction: str = 'mea
 def cross_entropy(input: Value, target: Operand, reduction: str = 'mean') -> Value: ...
 @overload
 def cross_entropy(input: Operand, target: Operand, reduction: str = 'mean') -> Any: ...
+@overload
+def csd(x: NDArray[Any], y: PlainArray, fs: PlainArray = 1.0, window: PlainArray | str = 'hann', nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1, average: str = 'mean') -> Any:
+    """Frequencies and the cross spectrum of two real signals, averaged over segments that overlap."""
+@overload
+def csd(x: Value, y: Operand, fs: Operand = 1.0, window: Operand | str = 'hann', nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1, average: str = 'mean') -> tuple[Any, Value]: ...
+@overload
+def csd(x: Operand, y: Value, fs: Operand = 1.0, window: Operand | str = 'hann', nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1, average: str = 'mean') -> tuple[Any, Value]: ...
+@overload
+def csd(x: Operand, y: Operand, fs: Operand = 1.0, window: Operand | str = 'hann', nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1, average: str = 'mean') -> Any: ...
 @overload
 def cubic_spline(x_new: NDArray[Any], x: Sequence[PlainArray], y: PlainArray, bc_type: Any = 'not-a-knot', nu: int = 0) -> NDArray[Any]:
     """The cubic spline through points (x, y), or a derivative of it, at new places: SciPy's CubicSpline in one call."""
@@ -1655,6 +1679,13 @@ def fmod(a: Value, b: Operand) -> Value: ...
 def fmod(a: Operand, b: Value) -> Value: ...
 @overload
 def fmod(a: Operand, b: Operand) -> Any: ...
+@overload
+def fractional_matrix_power(A: NDArray[Any], t: PlainArray) -> NDArray[Any]:
+    """A power of a matrix; unless t is a whole number, that is the exponential of t times the principal logarithm."""
+@overload
+def fractional_matrix_power(A: Value, t: Operand) -> Value: ...
+@overload
+def fractional_matrix_power(A: Operand, t: Operand) -> Any: ...
 @overload
 def frexp(x: NDArray[Any]) -> Any:
     """Mantissa, from 0.5 to 1, and exponent of 2; the exponent is a whole number and has no gradient."""
@@ -2713,6 +2744,13 @@ def percentile(a: Value, q: Any, axis: int | Sequence[int] | None = None, *, ove
 @overload
 def percentile(a: Operand, q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any: ...
 @overload
+def periodogram(x: NDArray[Any], fs: PlainArray = 1.0, window: Any = 'boxcar', nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1) -> Any:
+    """Frequencies and the power spectrum of a real signal, taken as one segment."""
+@overload
+def periodogram(x: Value, fs: Operand = 1.0, window: Any = 'boxcar', nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1) -> tuple[Any, Value]: ...
+@overload
+def periodogram(x: Operand, fs: Operand = 1.0, window: Any = 'boxcar', nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1) -> Any: ...
+@overload
 def piecewise(x: NDArray[Any], condlist: Any, funclist: Sequence[PlainArray], *args: Any, **kw: Any) -> NDArray[Any]:
     """A function given piece by piece: where a condition holds, its function of those elements."""
 @overload
@@ -3305,6 +3343,13 @@ def sort_complex(a: Value) -> Value: ...
 @overload
 def sort_complex(a: Operand) -> Any: ...
 @overload
+def spectrogram(x: NDArray[Any], fs: PlainArray = 1.0, window: Any = ..., nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1, mode: str = 'psd') -> Any:
+    """Frequencies, times and the power spectra of the segments of a real signal."""
+@overload
+def spectrogram(x: Value, fs: Operand = 1.0, window: Any = ..., nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1, mode: str = 'psd') -> tuple[Any, Any, Value]: ...
+@overload
+def spectrogram(x: Operand, fs: Operand = 1.0, window: Any = ..., nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1, mode: str = 'psd') -> Any: ...
+@overload
 def split(x: NDArray[Any], indices_or_sections: Any, axis: int = 0) -> Any:
     """An array cut along an axis, into equal parts or at indices."""
 @overload
@@ -3649,6 +3694,13 @@ def vstack(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
 def vstack(xs: Value | Sequence[Value]) -> Value: ...
 @overload
 def vstack(xs: Operand) -> Any: ...
+@overload
+def welch(x: NDArray[Any], fs: PlainArray = 1.0, window: PlainArray | str = 'hann', nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1, average: str = 'mean') -> Any:
+    """Frequencies and the power spectrum of a real signal, averaged over segments that overlap."""
+@overload
+def welch(x: Value, fs: Operand = 1.0, window: Operand | str = 'hann', nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1, average: str = 'mean') -> tuple[Any, Value]: ...
+@overload
+def welch(x: Operand, fs: Operand = 1.0, window: Operand | str = 'hann', nperseg: Any = None, noverlap: Any = None, nfft: Any = None, detrend: Any = 'constant', return_onesided: bool = True, scaling: str = 'density', axis: int = -1, average: str = 'mean') -> Any: ...
 @overload
 def where(condition: Any, a: Value, b: Operand | None = None) -> Value:
     """Elements of one array where a condition holds, of another elsewhere; with the condition alone its indices."""

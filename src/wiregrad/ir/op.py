@@ -90,6 +90,8 @@ class Advice(Enum):
     LOG_SOFTMAX = "logarithms of such shares"
     INVERSE = "solving with a matrix"
     DETERMINANT = "a determinant"
+    EIGENVECTORS = "eigenvectors of a symmetric matrix"
+    SINGULAR_VECTORS = "singular vectors"
 
 
 class OpSignature:

@@ -1191,6 +1191,30 @@ DETERMINANT_REMEDIES = (
     Remedy("use np.linalg.slogdet(a), which neither overflows nor underflows", when=has_overflowed, complex=True),
 )
 
+
+def _has_backward_ties(case: FaultCase) -> bool:
+    """Return whether finite matrices have given a backward pass vectors that equal values do not determine."""
+    return not case.is_forward and has_finite_inputs(case)
+
+
+EIGENVECTOR_REMEDIES = (
+    Remedy(
+        "the matrix has equal eigenvalues, whose eigenvectors may be any of a plane: for a function of the matrix, "
+        "v @ np.diag(f(w)) @ v.T, write scipy.linalg.expm, logm, sqrtm or fractional_matrix_power(a, p); for "
+        "eigenvalues alone, np.linalg.eigvalsh(a)",
+        when=_has_backward_ties,
+        complex=True,
+    ),
+)
+SINGULAR_VECTOR_REMEDIES = (
+    Remedy(
+        "the matrix has equal singular values, whose vectors may be any of a plane: write a, or np.linalg.pinv(a), "
+        "for the matrix that the parts are put together to; for the orthogonal factor, u @ vt, write "
+        "a @ np.linalg.inv(scipy.linalg.sqrtm(a.T @ a)); for singular values alone, np.linalg.svd(a, compute_uv=False)",
+        when=_has_backward_ties,
+        complex=True,
+    ),
+)
 SQUARE_REMEDIES = (RESULT_TOO_LARGE,)
 
 REMEDIES: Mapping[Advice, tuple[Remedy, ...] | Callable[[Op], tuple[Remedy, ...]]] = {
@@ -1226,6 +1250,8 @@ REMEDIES: Mapping[Advice, tuple[Remedy, ...] | Callable[[Op], tuple[Remedy, ...]
     Advice.LOG_SOFTMAX: LOG_SOFTMAX_REMEDIES,
     Advice.INVERSE: INVERSE_REMEDIES,
     Advice.DETERMINANT: DETERMINANT_REMEDIES,
+    Advice.EIGENVECTORS: EIGENVECTOR_REMEDIES,
+    Advice.SINGULAR_VECTORS: SINGULAR_VECTOR_REMEDIES,
 }
 """The remedies that each kind of advice stands for, or a function that writes them for an op."""
 

@@ -15,6 +15,7 @@ so derivatives of every order follow.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -110,6 +111,37 @@ def _divide_by_gaps(x: Any, gaps: Any) -> Any:
     """Return x divided by the gaps between eigenvalues, with 0 on the diagonal."""
     n = shape_of(gaps)[-1]
     return _on_diagonal(0.0, x / _on_diagonal(1.0, gaps, n), n)
+
+
+MAX_TIE_ULPS = 16
+"""Values of n by n matrices that are within so many roundings, and n more, of the largest of them are equal."""
+
+
+def _find_ties(w: Any) -> Any:
+    """Return which eigenvalues or singular values, given as a row, are equal up to the rounding errors of LAPACK."""
+    rounding = float(np.finfo(w.dtype).eps) * (MAX_TIE_ULPS + shape_of(w)[-1])
+    size = TABLE["absolute"](w)
+    limit = rounding * TABLE["max"](size, axes=(-2, -1), keepdims=True)
+    return TABLE["less_equal"](TABLE["absolute"](w - _transpose_matrix(w)), limit)
+
+
+def _divide_where_distinct(x: Any, gaps: Any, ties: Any) -> Any:
+    """Return x divided by the gaps, with 0 on the diagonal and NaN where two values are equal.
+
+    A vector can then be any in the plane of the two. The quotient would be 0/0, or two rounding errors divided, which
+    is a number of a plausible size.
+    """
+    n = shape_of(gaps)[-1]
+    return _on_diagonal(0.0, TABLE["where"](ties, np.nan, x / TABLE["where"](ties, 1.0, gaps)), n)
+
+
+def _share_among_equals(g: Any, ties: Any) -> Any:
+    """Return a row of slopes by values, where equal values have the mean of theirs.
+
+    Which of two equal values is the first is chance; of the slopes at such a kink this one has the smallest norm.
+    """
+    equal = TABLE["where"](ties, 1.0, 0.0)
+    return matmul(g, equal / _column_sums(equal))
 
 
 def _keep_used_columns(flow: Any, start: int, stop: int, x: Any) -> Any:
@@ -519,16 +551,19 @@ def _eigh_parts(y: Any) -> tuple[Any, Any]:
 def _eigh_back(slot: int, flow: Any, xs: Any, y: Any, *, uplo: str) -> Any:
     v, w = _eigh_parts(y)
     g_v, g_w = _eigh_parts(fill_absent(flow))
-    turn = _divide_by_gaps(matmul(_adjoint_of(v), g_v), w - _transpose_matrix(w))
-    inner = v * g_w + matmul(v, _keep_used_columns(flow, 0, shape_of(w)[-1], turn))
+    ties = _find_ties(_real_part(w))
+    turn = _divide_where_distinct(matmul(_adjoint_of(v), g_v), w - _transpose_matrix(w), ties)
+    inner = v * _share_among_equals(g_w, ties) + matmul(v, _keep_used_columns(flow, 0, shape_of(w)[-1], turn))
     return _symmetric_part(matmul(inner, _adjoint_of(v)))
 
 
 def _eigh_ahead(slot: int, t: Any, xs: Any, y: Any, *, uplo: str) -> Any:
     v, w = _eigh_parts(y)
     tangent = matmul(_adjoint_of(v), matmul(_symmetric_part(t), v))
-    vectors = matmul(v, _divide_by_gaps(tangent, w - _transpose_matrix(w)))
-    return _stack_rows(vectors, _column_sums(_on_diagonal(tangent, 0.0, shape_of(w)[-1])))
+    ties = _find_ties(_real_part(w))
+    vectors = matmul(v, _divide_where_distinct(tangent, w - _transpose_matrix(w), ties))
+    values = _column_sums(_on_diagonal(tangent, 0.0, shape_of(w)[-1]))
+    return _stack_rows(vectors, _share_among_equals(values, ties))
 
 
 _EIGH_ROWS = '''\
@@ -540,6 +575,7 @@ def eigh_rows(x, uplo):
 eigh: MatrixDecomposition = register(
     MatrixDecomposition(
         name="eigh",
+        remedies=Advice.EIGENVECTORS,
         doc="Eigenvectors and, as one more row, eigenvalues of a symmetric matrix; the gradient is symmetric.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -562,10 +598,8 @@ eigvalsh: MatrixDecomposition = register(
         can_fail=True,
         forward=lambda x, *, uplo: np.linalg.eigvalsh(x, uplo),
         numpy="np.linalg.eigvalsh({x}, {uplo})",
-        back=lambda slot, flow, xs, y, *, uplo: _eigvalsh_back(
-            fill_absent(flow), _eigh_parts(eigh(xs[0], uplo=uplo))[0]
-        ),
-        ahead=lambda slot, t, xs, y, *, uplo: _eigvalsh_ahead(t, _eigh_parts(eigh(xs[0], uplo=uplo))[0]),
+        back=lambda slot, flow, xs, y, *, uplo: _eigvalsh_back(fill_absent(flow), *_eigh_parts(eigh(xs[0], uplo=uplo))),
+        ahead=lambda slot, t, xs, y, *, uplo: _eigvalsh_ahead(t, *_eigh_parts(eigh(xs[0], uplo=uplo))),
         symmetric=True,
         samples=definite_samples(((3, 3), {"uplo": "L"}), ((2, 2, 2), {"uplo": "U"}), ((1, 1), {"uplo": "L"})),
     )
@@ -576,16 +610,22 @@ def _as_row(x: Any) -> Any:
     return TABLE["reshape"](x, rank=1, shape=(1, *shape_of(x)[-1:]))
 
 
+def _drop_row(x: Any) -> Any:
+    return TABLE["reshape"](x, rank=2, shape=shape_of(x)[-1:])
+
+
 def _real_part(x: Any) -> Any:
     return TABLE["real"](x) if _is_complex(x) else x
 
 
-def _eigvalsh_back(g: Any, v: Any) -> Any:
-    return matmul(v * _as_row(g), _adjoint_of(v))
+def _eigvalsh_back(g: Any, v: Any, w: Any) -> Any:
+    slopes = _share_among_equals(_as_row(g), _find_ties(_real_part(w)))
+    return matmul(v * slopes, _adjoint_of(v))
 
 
-def _eigvalsh_ahead(t: Any, v: Any) -> Any:
-    return _real_part(TABLE["sum"](conjugate_flow(v) * matmul(_symmetric_part(t), v), axes=(-2,), keepdims=False))
+def _eigvalsh_ahead(t: Any, v: Any, w: Any) -> Any:
+    slopes = _real_part(_column_sums(conjugate_flow(v) * matmul(_symmetric_part(t), v)))
+    return _drop_row(_share_among_equals(slopes, _find_ties(_real_part(w))))
 
 
 def _compute_eig(x: Any) -> Any:
@@ -743,15 +783,16 @@ def _svd_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     g_u, g_s, g_v = _svd_parts(fill_absent(flow), shape)
     turn_u = matmul(_adjoint_of(u), g_u)
     turn_v = matmul(_adjoint_of(v), g_v)
-    in_u = _keep_used_columns(flow, 0, m, _divide_by_gaps(turn_u, _svd_gaps(s)))
-    in_v = _keep_used_columns(flow, m + 1, m + 1 + n, _divide_by_gaps(turn_v, _svd_gaps(s)))
+    ties = _find_ties(_real_part(s))
+    in_u = _keep_used_columns(flow, 0, m, _divide_where_distinct(turn_u, _svd_gaps(s), ties))
+    in_v = _keep_used_columns(flow, m + 1, m + 1 + n, _divide_where_distinct(turn_v, _svd_gaps(s), ties))
     inner = (in_u + _adjoint_of(in_u)) * s + _transpose_matrix(s) * (in_v + _adjoint_of(in_v))
     if _is_complex(y):
         # Singular values are complex only because they are packed with complex vectors.
         g_s = (g_s + conjugate_flow(g_s)) * 0.5
         phase = _on_diagonal((turn_u - _adjoint_of(turn_u)) * 0.5 / s, 0.0, k)
         inner = inner + _keep_used_columns(flow, 0, m, phase)
-    core = matmul(u, inner) + u * g_s
+    core = matmul(u, inner) + u * _share_among_equals(g_s, ties)
     if m > k:
         core = core + _keep_used_columns(flow, 0, m, (g_u - matmul(u, turn_u)) / s)
     sent = matmul(core, _adjoint_of(v))
@@ -769,8 +810,9 @@ def _svd_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     gaps = _svd_gaps(s)
     right = p * s
     left = _transpose_matrix(s) * p
-    turn_u = _divide_by_gaps(right + _adjoint_of(right), gaps)
-    turn_v = _divide_by_gaps(left + _adjoint_of(left), gaps)
+    ties = _find_ties(_real_part(s))
+    turn_u = _divide_where_distinct(right + _adjoint_of(right), gaps, ties)
+    turn_v = _divide_where_distinct(left + _adjoint_of(left), gaps, ties)
     if _is_complex(y):
         turn_u = turn_u + _on_diagonal((p - _adjoint_of(p)) * 0.5 / s, 0.0, k)
     moved_u = matmul(u, turn_u)
@@ -779,7 +821,8 @@ def _svd_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
         moved_u = moved_u + (matmul(t, v) - matmul(u, p)) / s
     if n > k:
         moved_v = moved_v + (matmul(_adjoint_of(t), u) - matmul(v, _adjoint_of(p))) / s
-    return _stack_rows(moved_u, _column_sums(_on_diagonal(_symmetric_part(p), 0.0, k)), conjugate_flow(moved_v))
+    values = _share_among_equals(_column_sums(_on_diagonal(_symmetric_part(p), 0.0, k)), ties)
+    return _stack_rows(moved_u, values, conjugate_flow(moved_v))
 
 
 _SVD_ROWS = '''\
@@ -791,6 +834,7 @@ def svd_rows(x):
 svd: MatrixDecomposition = register(
     MatrixDecomposition(
         name="svd",
+        remedies=Advice.SINGULAR_VECTORS,
         doc="Left singular vectors, singular values as one row, and right singular vectors (transposed).",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -806,13 +850,15 @@ svd: MatrixDecomposition = register(
 
 
 def _svdvals_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
-    u, _, v = _svd_parts(svd(xs[0]), shape_of(xs[0]))
-    return matmul(u * _as_row(fill_absent(flow)), _adjoint_of(v))
+    u, s, v = _svd_parts(svd(xs[0]), shape_of(xs[0]))
+    slopes = _share_among_equals(_as_row(fill_absent(flow)), _find_ties(_real_part(s)))
+    return matmul(u * slopes, _adjoint_of(v))
 
 
 def _svdvals_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
-    u, _, v = _svd_parts(svd(xs[0]), shape_of(xs[0]))
-    return _real_part(TABLE["sum"](conjugate_flow(u) * matmul(t, v), axes=(-2,), keepdims=False))
+    u, s, v = _svd_parts(svd(xs[0]), shape_of(xs[0]))
+    slopes = _real_part(_column_sums(conjugate_flow(u) * matmul(t, v)))
+    return _drop_row(_share_among_equals(slopes, _find_ties(_real_part(s))))
 
 
 svdvals: MatrixDecomposition = register(
@@ -1100,15 +1146,23 @@ solve_triangular: General = register(
 
 _LU_ROWS = '''\
 def lu_rows(x):
-    """Return the order of rows in which elimination with partial pivoting uses them."""
+    """Return the order of rows in which elimination with partial pivoting uses them; 32 columns at a time."""
     rows = np.zeros(x.shape[:-1], np.int64)
+    n = x.shape[-1]
     for place in np.ndindex(x.shape[:-2]):
-        left, order = np.array(x[place]), np.arange(x.shape[-2])
-        for k in range(x.shape[-1]):
-            pivot = k + np.argmax(np.abs(left[k:, k]))
-            left[[k, pivot]], order[[k, pivot]] = left[[pivot, k]], order[[pivot, k]]
-            if left[k, k]:
-                left[k + 1 :] -= np.outer(left[k + 1 :, k] / left[k, k], left[k])
+        left, order = np.array(x[place]), np.arange(n)
+        for first in range(0, n, 32):
+            end = min(first + 32, n)
+            for k in range(first, end):
+                pivot = k + np.argmax(np.abs(left[k:, k]))
+                left[[k, pivot]], order[[k, pivot]] = left[[pivot, k]], order[[pivot, k]]
+                if left[k, k]:
+                    left[k + 1 :, k] /= left[k, k]
+                    left[k + 1 :, k + 1 : end] -= np.outer(left[k + 1 :, k], left[k, k + 1 : end])
+            if end < n:
+                lower = np.tril(left[first:end, first:end], -1) + np.eye(end - first, dtype=left.dtype)
+                left[first:end, end:] = np.linalg.solve(lower, left[first:end, end:])
+                left[end:, end:] -= left[end:, first:end] @ left[first:end, end:]
         rows[place] = order
     return rows
 '''
@@ -1116,18 +1170,59 @@ _LU_FACTORS = '''\
 def lu_factors(x):
     """Return the factors of elimination without pivoting in one matrix: L below the diagonal, U on and above it."""
     y = np.array(x)
-    for k in range(x.shape[-1] - 1):
-        y[..., k + 1 :, k] /= y[..., k, k, None]
-        y[..., k + 1 :, k + 1 :] -= y[..., k + 1 :, k, None] * y[..., None, k, k + 1 :]
+    n = x.shape[-1]
+    for first in range(0, n, 32):
+        end = min(first + 32, n)
+        for k in range(first, min(end, n - 1)):
+            y[..., k + 1 :, k] /= y[..., k, k, None]
+            y[..., k + 1 :, k + 1 : end] -= y[..., k + 1 :, k, None] * y[..., None, k, k + 1 : end]
+        if end < n:
+            lower = np.tril(y[..., first:end, first:end], -1) + np.eye(end - first, dtype=y.dtype)
+            y[..., first:end, end:] = np.linalg.solve(lower, y[..., first:end, end:])
+            y[..., end:, end:] -= y[..., end:, first:end] @ y[..., first:end, end:]
     return y
 '''
+GETRF = {"f": "sgetrf", "d": "dgetrf", "F": "cgetrf", "D": "zgetrf"}
+"""LAPACK's elimination with partial pivoting for each dtype."""
+
+
+def _factor_by_lapack(x: Any) -> tuple[Any, Any] | None:
+    """Return the factors and the exchanges of one matrix by LAPACK; None where SciPy is not loaded, as for a stack."""
+    lapack = sys.modules.get("scipy.linalg.lapack")
+    if lapack is None or x.ndim != 2 or not x.size or x.dtype.char not in GETRF:
+        return None
+    packed, exchanges, _ = getattr(lapack, GETRF[x.dtype.char])(x)
+    return packed, exchanges
+
+
+def list_rows(exchanges: Any) -> Any:
+    """Return the order of rows that exchanges give, as LAPACK lists them.
+
+    >>> list_rows(np.array([2, 2, 2]))
+    array([2, 0, 1])
+    """
+    rows = np.arange(len(exchanges))
+    for k, row in enumerate(exchanges):
+        rows[k], rows[row] = rows[row], rows[k]
+    return rows
+
+
+_choose_rows = define_helper(_LU_ROWS)
+
+
+def _compute_lu_rows(x: Any) -> Any:
+    """Compute the order of rows, by LAPACK where it can be asked."""
+    factored = _factor_by_lapack(x)
+    return _choose_rows(x) if factored is None else list_rows(factored[1])
+
+
 lu_rows: Blocking = register(
     Blocking(
         name="lu_rows",
         doc="The order of rows in which elimination with partial pivoting uses them; it has no gradient.",
         inputs=("x",),
         pattern=Pattern.BLOCK,
-        forward=define_helper(_LU_ROWS),
+        forward=_compute_lu_rows,
         numpy="lu_rows({x})",
         numpy_needs=(_LU_ROWS,),
         samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
@@ -1142,7 +1237,10 @@ def _compute_lu_factors(x: Any) -> Any:
     """Compute the factors; the rules solve with them, which NumPy does for float32 and float64 alone."""
     if x.dtype.kind == "f" and x.dtype not in USUAL_DTYPES:
         raise TypeError(f"array type {x.dtype} is unsupported in linalg")
-    return _factor_rows(x)
+    factored = _factor_by_lapack(x)
+    # Where two elements are of equal size, LAPACK may exchange their rows; here the order is given.
+    is_in_order = factored is not None and np.array_equal(factored[1], np.arange(len(x)))
+    return np.ascontiguousarray(factored[0]) if factored is not None and is_in_order else _factor_rows(x)
 
 
 def _lu_parts(y: Any) -> tuple[Any, Any]:

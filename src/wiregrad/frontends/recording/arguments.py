@@ -112,9 +112,26 @@ def as_array(data: object, what: str) -> NDArray[Any]:
     except ValueError as error:
         raise ShapeError(f"{what} must be rectangular; NumPy says: {error}{format_user_line()}") from None
     if array.dtype.kind in "OUSVmM":
-        hint = "; to join recorded values write wg.array" if has_wire_elements(array) else ""
+        hint = "; to join recorded values write wg.array" if has_wire_elements(array) else _suggest_container(data)
         raise OperandError(f"{what} must be made of numbers; got {_describe_data(data)}{hint}{format_user_line()}")
     return array
+
+
+def _suggest_container(data: object) -> str:
+    """Return how an object of a user's class can be an argument; empty for other objects."""
+    if type(data).__module__ == "builtins" or not getattr(data, "__dict__", None):
+        return ""
+    name = type(data).__name__
+    return (
+        f"; make {name} a dataclass, register it with wg.register_container, or pass what it holds, such as vars(x), "
+        f"and make the {name} inside the function"
+    )
+
+
+MASKED_ADVICE = (
+    "take its elements, m.data[~m.mask], or compute y with m.filled(0.0) and choose, np.where(m.mask, 0.0, y)"
+)
+"""What to write instead of a masked array."""
 
 
 def refuse_subclass(data: object, what: str) -> None:
@@ -122,10 +139,7 @@ def refuse_subclass(data: object, what: str) -> None:
     # NumPy imports this module late, and it takes 10 ms; before that there is no masked array.
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(data, masked.MaskedArray):
-        raise OperandError(
-            f"{what} is a masked array, whose mask would be lost; take its elements, m.data[~m.mask], or fill it with "
-            f"a number that changes nothing, m.filled(0.0){format_user_line()}"
-        )
+        raise OperandError(f"{what} is a masked array, whose mask would be lost; {MASKED_ADVICE}{format_user_line()}")
     if isinstance(data, np.ndarray) and type(data) not in PLAIN_ARRAY_CLASSES:
         name = type(data).__name__
         raise OperandError(

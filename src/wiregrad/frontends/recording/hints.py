@@ -485,6 +485,36 @@ SPARSE_FACTORS_ADVICE = (
 )
 
 
+METHOD_ADVICE = {
+    "from_rotvec": "write scipy.linalg.expm(np.cross(np.eye(3), x)), the matrix of the rotation by the vector x",
+    "from_euler": (
+        "write the product of matrices such as scipy.linalg.expm(x[0] * np.cross(np.eye(3), [0.0, 0.0, 1.0])), one for "
+        "each angle"
+    ),
+    "from_quat": "write the matrix of the rotation by the quaternion x / np.linalg.norm(x)",
+    "query": "write i = tree.query(x.data)[1], and np.linalg.norm(x - points[i], axis=-1) for the distances",
+    "LinearNDInterpolator": "write scipy.interpolate.LinearNDInterpolator(points, np.eye(len(x)))(at) @ x",
+    "CloughTocher2DInterpolator": (
+        "write scipy.interpolate.LinearNDInterpolator(points, np.eye(len(x)))(at) @ x, which is less smooth"
+    ),
+    "gaussian_kde": "write np.mean(scipy.stats.norm.pdf(at[:, None], x, width), axis=1)",
+}
+"""What to write instead of a call of compiled code of SciPy, by the name of the method or class."""
+
+
+def advise_on_method(text: str) -> str:
+    """Return what to write instead of a call of compiled code, given its text; empty if unknown.
+
+    >>> advise_on_method("Rotation.from_rotvec(v)")[:42]
+    'write scipy.linalg.expm(np.cross(np.eye(3)'
+    """
+    call = _parse_call(text)
+    name = "" if call is None else ast.unparse(call.func).rpartition(".")[2]
+    if call is not None and name == "multivariate_normal":
+        return _advise_on_random(name, call)
+    return METHOD_ADVICE.get(name, "")
+
+
 def describe_foreign_error(error: Exception) -> str:
     """Say which call of the user's line another library refused because of a value, and what that library said.
 
@@ -508,6 +538,9 @@ def describe_foreign_error(error: Exception) -> str:
     known = [advice for start, advice in FOREIGN_ADVICE.items() if called.startswith(start) or f"`{start}." in name]
     if SUPERLU_MESSAGE in str(error):
         known = [SPARSE_FACTORS_ADVICE]
+    own = advise_on_method(text)
+    if own:
+        known = [own]
     place = f"\n  recorded at {user.f_code.co_filename}:{line}"
     return f"{describe_missing_function(name, *known[:1])}; it says: {error}{place}"
 
@@ -865,6 +898,8 @@ def _is_random(function: Any) -> bool:
 
 RANDOM_FORMS: dict[str, tuple[tuple[str, ...], str]] = {
     **dict.fromkeys(("normal", "laplace", "gumbel", "logistic"), (("loc=0", "scale=1"), "{0} + {1} * {draw}")),
+    "lognormal": (("mean=0", "sigma=1"), "np.exp({0} + {1} * {rng}.normal({size}))"),
+    "multivariate_normal": (("mean=mean", "cov=cov"), "{0} + {rng}.normal(size={rows}) @ np.linalg.cholesky({1}).T"),
     "uniform": (("low=0", "high=1"), "{0} + ({1} - {0}) * {draw}"),
     "exponential": (("scale=1",), "{0} * {draw}"),
     "rayleigh": (("scale=1",), "{0} * {draw}"),
@@ -902,7 +937,8 @@ def _advise_on_random(name: str, call: ast.Call) -> str:
     filled = [_enclose(named.get(*text.split("="))) for text in parameters]
     rng = ast.unparse(call.func.value)
     size = f"size={named['size']}" if "size" in named else ""
-    mended = form.format(*filled, draw=f"{rng}.{name}({size})", rng=rng)
+    shape = f"({named['size']}, len({filled[0]}))" if "size" in named else f"len({filled[0]})"
+    mended = form.format(*filled, draw=f"{rng}.{name}({size})", rng=rng, size=size, rows=shape)
     for plain, shorter in (("0 + ", ""), (" - 0)", ")"), (" + 1 * ", " + ")):
         mended = mended.replace(plain, shorter)
     target = f"{outs[0]}[...] = " if outs else ""
@@ -916,10 +952,16 @@ def advise_on_random() -> str:
     if frame is None or call is None:
         return ""
     function: Any = _resolve_name(frame, call.func)
-    if function is None and isinstance(call.func, ast.Attribute) and call.func.attr in SHUFFLES:
+    if function is None and isinstance(call.func, ast.Attribute) and _names_draw(call.func):
         # The generator is an attribute of an object, say; nothing else of that name takes arrays.
         return _advise_on_random(call.func.attr, call)
     return _advise_on_random(function.__name__, call) if _is_random(function) else ""
+
+
+def _names_draw(function: ast.Attribute) -> bool:
+    """Return whether a method is one of a generator: it shuffles, or the generator is made on the spot."""
+    maker = function.value.func if isinstance(function.value, ast.Call) else None
+    return function.attr in SHUFFLES or (maker is not None and ast.unparse(maker).endswith("default_rng"))
 
 
 def describe_refused_draw(error: Exception) -> str:
@@ -1044,6 +1086,10 @@ def advise_on_conversion() -> str:
         return _advise_on_copy(text, call.args[0])
     if call is not None and _is_random(function):
         return _advise_on_random(function.__name__, call)
+    if call is not None and isinstance(call.func, ast.Attribute) and _names_draw(call.func):
+        return _advise_on_random(call.func.attr, call)
+    if advise_on_method(text):
+        return advise_on_method(text)
     match = re.fullmatch(r"(?P<module>\w+)\.(?P<name>array|asarray|asanyarray)(?P<arguments>\(.*\))", text)
     if match is None:
         return "join values with wg.array([...]) or np.stack([...])"

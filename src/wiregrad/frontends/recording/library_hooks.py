@@ -59,6 +59,7 @@ from wiregrad.frontends.recording.filled_value import (
     make_like,
 )
 from wiregrad.frontends.recording.hints import (
+    advise_on_method,
     asks_for_arrays,
     describe_foreign_error,
     describe_missing_function,
@@ -141,7 +142,8 @@ def _refuse_compiled_caller() -> None:
     words = text or " ".join(frame.f_code.co_names)
     if MEMORY_CONVERTER not in words:
         called = f"`{text}`" if text else "what is called here"
-        raise NoRuleError(f"{describe_missing_function(called)}{format_user_line()}")
+        advice = advise_on_method(text) or None
+        raise NoRuleError(f"{describe_missing_function(called, advice)}{format_user_line()}")
 
 
 def _convert_fillable(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -34,7 +34,7 @@ from wiregrad.errors import (
     format_user_line,
     short_repr,
 )
-from wiregrad.frontends.recording.arguments import as_array, as_data
+from wiregrad.frontends.recording.arguments import MASKED_ADVICE, as_array, as_data
 from wiregrad.frontends.recording.hints import (
     ArrayNamespace,
     ForeignNames,
@@ -268,8 +268,8 @@ class Value(ValueMethods, ForeignNames):
     def _mask(self) -> Any:
         # Functions of np.ma read `_data` of any object, and then its mask.
         raise OperandError(
-            "a masked array was combined with a recorded value, whose gradient would be lost; take its elements, "
-            f"m.data[~m.mask], or fill it with a number that changes nothing, m.filled(0.0){format_user_line()}"
+            "a masked array was combined with a recorded value, whose gradient would be lost; "
+            f"{MASKED_ADVICE}{format_user_line()}"
         )
 
     def backward(self, gradient: Any = None, *, retain_graph: bool = True, create_graph: bool = False) -> None:

@@ -8,6 +8,9 @@ Which nodes have sides follows from the op table: those whose op has kinks, and 
 numbers. The function is traced at some points; between two that differ in a side, the change is narrowed down to two
 neighbouring floats. What is compared is 0 there, and Newton's steps on it are recorded: so the place depends on
 everything that the comparison reads. `scipy.integrate.quad` calls `find_break_points`; nothing else does.
+
+The right side of a differential equation is a function of one number along a step of the solution. Its jumps do not
+divide the step; SciPy's solvers call `warn_of_moving_jump`, which says what the gradient leaves out.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.errors import GradientError, WiregradError, format_user_line
+from wiregrad.errors import GradientError, GradientWarning, WiregradError, format_user_line, warn_at_user_line
 from wiregrad.frontends.recording.session import data_of
 from wiregrad.frontends.recording.tape import STATE, STRIDE, ExtraNode
 from wiregrad.frontends.recording.trace import run_traced, scope_of_function
@@ -98,7 +101,7 @@ class Side(NamedTuple):
 class TracedPoint:
     """A function traced at one point, with the sides of its conditions."""
 
-    def __init__(self, function: Callable[[Any], Any], t: float, *, lifts: bool) -> None:
+    def __init__(self, function: Callable[[Any], Any], t: float, *, lifts: bool, named: bool = False) -> None:
         self.t = t
         with np.errstate(all="ignore"):
             call = function if lifts else lambda: function(t)
@@ -106,7 +109,7 @@ class TracedPoint:
             hidden = list[range]()
             SEARCH.is_tracing, SEARCH.hidden = True, hidden
             try:
-                self.traced = run_traced(call, (t,) if lifts else (), {}, replayed=False)
+                self.traced = run_traced(call, (t,) if lifts else (), {}, named=named, replayed=False)
             finally:
                 SEARCH.is_tracing, SEARCH.hidden = before
             self.tape = self.traced.tape
@@ -131,7 +134,12 @@ class TracedPoint:
     @property
     def result(self) -> float:
         """The value of the function."""
-        return float(np.asarray(data_of(self.traced.results[0])).item())
+        return float(self.numbers.item())
+
+    @property
+    def numbers(self) -> NDArray[Any]:
+        """The value of the function, of any shape."""
+        return np.asarray(data_of(self.traced.results[0]))
 
     def _list_sides(self) -> Iterator[Side]:
         moving = set(self.outside)
@@ -327,6 +335,104 @@ class _Search:
         for _ in range(NEWTON_STEPS):
             t = t - point.gap_at(change, t, outside) / slope
         return t
+
+
+MAX_CONTINUOUS_CHANGES = 4
+"""How often a condition is followed to the place where it changes, if the function has not jumped there so far."""
+MIN_SHARE = 1e-12
+"""The least change of an element that counts as a jump, relative to the largest element."""
+
+
+def warn_of_moving_jump(
+    rate: Callable[[Any, Any], Any], name: str, times: Sequence[float], states: Sequence[Any]
+) -> None:
+    """Warn if the right side of a differential equation jumps along a solution, at a place that moves with values.
+
+    The gradient of the steps leaves the motion of that place out. Only conditions that may jump are followed: `where`,
+    `sign`, a branch of Python, but not `maximum` or `abs`. Between two steps the solution is taken for a straight line.
+    """
+    if STATE.is_paused or SEARCH.is_tracing:
+        return
+    continuous: dict[int, int] = {}
+    before: TracedPoint | None = None
+    for (t, t_next), (y, y_next) in zip(pairwise(times), pairwise(states), strict=True):
+        search = _JumpSearch.along(rate, (t, t_next), (y, y_next))
+        after = search.trace_end(1.0)
+        if before is None:
+            if search.lifts and not after.has_conditions:
+                return
+            before = search.trace_end(0.0)
+        change = next(_list_changes(before, after), None)
+        where = -1 if change is None else change.side.offset
+        if _differ(before, after) and continuous.get(where, 0) < MAX_CONTINUOUS_CHANGES:
+            jump = search.find_jump(before, after)
+            if jump is not None:
+                spot = search.describe_place(jump)
+                warn_at_user_line(
+                    f"the right side of {name} jumps where a condition changes{spot}, and the moment of that depends "
+                    "on a recorded value: the gradient leaves its motion out. Write wg.odeint with an event that is 0 "
+                    "at that moment, and let f read the side from a component of the state that the event's restart "
+                    "changes; or write a smooth step, such as wg.sigmoid((a - b) / width) for a > b. See docs/ode.md",
+                    GradientWarning,
+                )
+                return
+            continuous[where] = continuous.get(where, 0) + 1
+        before = after
+
+
+class _JumpSearch(_Search):
+    """A search for a jump of the right side of a differential equation, between two points of a solution."""
+
+    @classmethod
+    def along(cls, rate: Callable[[Any, Any], Any], times: tuple[float, float], states: tuple[Any, Any]) -> _JumpSearch:
+        """Return the search along the line between two states; s is 0 at the first and 1 at the second."""
+        (t, t_next), (y, y_next) = times, states
+
+        def slope_at(s: Any) -> Any:
+            return rate(t + s * (t_next - t), y + s * (y_next - y))
+
+        return cls(slope_at, lifts=True)
+
+    def trace_end(self, s: float) -> TracedPoint:
+        """Return the traced function at an end of the line."""
+        try:
+            return self._trace(s)
+        except GradientError:
+            raise
+        except WiregradError:
+            # The function makes a plain number of the time.
+            self.lifts = False
+            return self._trace(s)
+
+    def find_jump(self, before: TracedPoint, after: TracedPoint) -> Change | None:
+        """Return the change of a condition at which the function jumps, if its place moves with values."""
+        self.sizes = np.maximum(np.abs(before.numbers), np.abs(after.numbers))
+        before.t = 0.0
+        return next((change for change in self._find_between(before, after) if change is not None), None)
+
+    def _trace(self, t: float) -> TracedPoint:
+        point = super()._trace(t)
+        point.sides = [side for side in point.sides if side.kink is None or side.kink.jump or _decides(side.node)]
+        return point
+
+    def _place_point(self, left: TracedPoint, right: TracedPoint) -> Change | None:
+        """Return the first condition that changes at a place, if the function jumps there and the place moves."""
+        changes = [change for change in _list_changes(left, right) if change.side.moves]
+        sizes = np.maximum(self.sizes, np.maximum(np.abs(left.numbers), np.abs(right.numbers)))
+        least = np.maximum(MIN_JUMP * sizes, MIN_SHARE * np.max(sizes, initial=0.0))
+        jumps = bool(np.any(np.abs(right.numbers - left.numbers) > least))
+        return changes[0] if jumps and changes else None
+
+    def describe_place(self, change: Change) -> str:
+        """Return the line of a condition, in parentheses; empty if it is not known."""
+        point = TracedPoint(self.function, 0.5, lifts=self.lifts, named=True)
+        place = point.tape.notes.place_at(change.side.offset)
+        return "" if place is None else f" ({place.file}:{place.line})"
+
+
+def _decides(node: ExtraNode) -> bool:
+    """Return whether a node gives truth values or whole numbers, by which others choose."""
+    return node.op.pattern is Pattern.BLOCK and np.asarray(node.y).dtype.kind in "bi"
 
 
 def _differ(left: TracedPoint, right: TracedPoint) -> bool:

@@ -49,7 +49,7 @@ from wiregrad.frontends.recording.value import (
     number_class,
     settle_gradient,
 )
-from wiregrad.frontends.transforms.derivatives import vjp
+from wiregrad.frontends.transforms.derivatives import jvp, vjp
 from wiregrad.frontends.transforms.implicit import Recording, refuse_wires, require_function, root
 from wiregrad.frontends.transforms.memory_plans import Advance, BinomialSchedule, identify_value, walk_schedule
 from wiregrad.frontends.transforms.ode_steps import (
@@ -759,10 +759,10 @@ class OdeSegment(CheckpointSegment):
     def _push_steps(self, slot: int, t: object, xs: Sequence[Any]) -> Any:
         """Push a tangent along the steps, one recorded at a time."""
         trajectory, z = self._make_trajectory(xs)
-        tangents = StepTangents(self, slot, t)
+        tangents = StepTangents(self, trajectory, slot, t, xs)
         found = SolvedRows([tangents.z] if trajectory.lands else [], [])
         for accepted in self._iterate_steps(trajectory, z, SolveCounts()):
-            found.add(accepted.move, *tangents.push_step(self.record_step(accepted, xs)))
+            found.add(accepted.move, *tangents.push_step(accepted))
         found.rows = self._sort_rows(found.rows, trajectory)
         return found.pack()
 
@@ -1024,23 +1024,97 @@ def _fill_leaves(args: object, chosen: Sequence[int], own: Sequence[Any]) -> Any
 class StepTangents:
     """The tangents of the state and of the start of the leg while the steps of a solution are run."""
 
-    def __init__(self, segment: OdeSegment, slot: int, t: Any) -> None:
+    def __init__(self, segment: OdeSegment, trajectory: Trajectory, slot: int, t: Any, xs: Sequence[Any]) -> None:
         self.segment = segment
+        self.xs = xs
         self.z = np.zeros(segment.problem.parts.size)
         self.start = 0.0
         self.of_operands: list[Any] = [t if place == slot else None for place in segment.operand_places()]
+        self.times = trajectory.system.times
+        self.args = trajectory.system.args
+        self.of_times = np.zeros(len(self.times))
         if slot < len(segment.values) and segment.values[slot] < segment.state_count:
             self.z[segment.slice_of_state(slot)] = np.ravel(t)
         if slot < len(segment.values) and segment.values[slot] == segment.times_place:
+            self.of_times = np.array(t, float)
             self.start = float(t[0])
+        method = segment.problem.method
+        self.native = None
+        if isinstance(method, CompiledMethod) and not segment.captured:
+            self.native = CompiledPushforward(method, segment.argument_places())
+            self.of_args = [t if k == slot else np.zeros_like(xs[k])[()] for k in self.native.operands]
 
-    def push_step(self, recorded: RecordedStep) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    def push_step(self, accepted: AcceptedStep) -> tuple[list[Any], list[tuple[Any, Any]]]:
         """Push the tangents through one step; returns those of its rows, and of the events' times and states."""
+        if self.native is not None and accepted.move.effect is None and not accepted.move.crossings:
+            return self._push_natively(accepted), []
+        recorded = self.segment.record_step(accepted, self.xs)
         own = [self.z, self.start] if self.segment.is_timed else [self.z]
         pushed = [data_of(t) for t in recorded.session.push_tangents([*own, *self.of_operands], recorded.results)]
         self.start, self.z = float(pushed[0]), np.array(pushed[1], float)
         rows, rest = pushed[2 : 2 + len(recorded.rows)], pushed[2 + len(recorded.rows) :]
         return rows, list(zip(rest[::2], rest[1::2], strict=True))
+
+    def _push_natively(self, accepted: AcceptedStep) -> list[Any]:
+        """Push the tangents through one step by compiled code; returns those of its rows."""
+        assert self.native is not None
+        move, step = accepted.move, accepted.step
+        of_end = self.of_times[move.end_index]
+        of_t = self.start + move.share * (of_end - self.start)
+        of_h = (move.stop - move.share) * (of_end - self.start)
+        moved = (of_t, of_h, self.z, self.of_args)
+        rows = []
+        for k in move.rows:
+            share = (self.times[k] - step.t) / step.h
+            of_share = (self.of_times[k] - of_t - share * of_h) / step.h
+            rows.append(self.native.push_inside(step, share, self.args, (*moved[:3], of_share, self.of_args)))
+        self.z = self.native.push_end(step, self.args, moved)
+        if move.lands:
+            rows.append(self.z)
+        if move.stop == 1.0:
+            self.start = of_end
+        return rows
+
+
+class CompiledPushforward:
+    """Tangents of a step by compiled code, along those of its time, its length, its state and some leaves of args."""
+
+    def __init__(self, method: CompiledMethod, places: Sequence[tuple[int, int]]) -> None:
+        self.operands = [operand for operand, _ in places]
+        chosen = [leaf for _, leaf in places]
+        base = method.base
+
+        def make_end(bound: BoundFunction) -> Callable[..., Any]:
+            def push_end(t: object, h: object, z: object, args: object, moved: tuple[Any, ...]) -> Any:
+                def take(t: object, h: object, z: object, own: Sequence[object]) -> Any:
+                    return base.take_step(bound.at(_fill_leaves(args, chosen, own)), t, h, z).end
+
+                return jvp(take, (t, h, z, _pick_leaves(args, chosen)), moved)[1]
+
+            return push_end
+
+        def make_inside(bound: BoundFunction) -> Callable[..., Any]:
+            def push_inside(
+                t: object, h: object, z: object, share: object, args: object, moved: tuple[Any, ...]
+            ) -> Any:
+                def take(t: object, h: object, z: object, share: object, own: Sequence[object]) -> Any:
+                    step = base.take_step(bound.at(_fill_leaves(args, chosen, own)), t, h, z)
+                    return base.interpolate(step, share)
+
+                return jvp(take, (t, h, z, share, _pick_leaves(args, chosen)), moved)[1]
+
+            return push_inside
+
+        self._end = method.compile(f"push end {chosen}", make_end)
+        self._inside = method.compile(f"push inside {chosen}", make_inside)
+
+    def push_end(self, step: OdeStep, args: Sequence[object], moved: tuple[Any, ...]) -> Any:
+        """Return the tangent of the end of a step, along those of time, length, state and leaves."""
+        return self._end(step.t, step.h, step.z, args, moved)
+
+    def push_inside(self, step: OdeStep, share: float, args: Sequence[object], moved: tuple[Any, ...]) -> Any:
+        """Return the tangent of the solution at a share of a step, along those and that of the share."""
+        return self._inside(step.t, step.h, step.z, share, args, moved)
 
 
 class AdjointEquation:

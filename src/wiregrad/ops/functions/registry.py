@@ -229,6 +229,14 @@ def hide_inner_integral() -> AbstractContextManager[bool]:
     return BREAK_POINT_MODULES[0].hide_inner_integral() if BREAK_POINT_MODULES else nullcontext(False)
 
 
+def warn_of_moving_jump(
+    rate: Callable[[Any, Any], Any], name: str, times: Sequence[float], states: Sequence[Any]
+) -> None:
+    """Warn if the right side of a differential equation jumps along a solution, at a place that moves with values."""
+    for module in BREAK_POINT_MODULES:
+        module.warn_of_moving_jump(rate, name, times, states)
+
+
 def reads_values(function: Callable[[Any], Any], points: Sequence[float]) -> bool:
     """Return whether a function of a number reads values from outside, if only in conditions."""
     return any(module.reads_values(function, points) for module in BREAK_POINT_MODULES)
@@ -521,16 +529,23 @@ SCIPY_SPELLINGS: dict[str, str] = {
         "scipy.ndimage.convolve1d(x, scipy.signal.savgol_coeffs(n, k), mode='nearest'), its mode='nearest'"
     ),
     "scipy.signal.sosfilt": "for row in sos: x = scipy.signal.lfilter(row[:3], row[3:], x)",
-    "scipy.signal.periodogram": "np.abs(np.fft.rfft(x - np.mean(x))) ** 2 / len(x), doubled between its ends",
     "scipy.signal.upfirdn": "np.convolve(h, u), with u = np.zeros(up * (len(x) - 1) + 1); u[::up] = x, and [::down]",
     "scipy.signal.chirp": "np.cos(2.0 * np.pi * (f0 * x + (f1 - f0) / t1 * x**2 / 2.0))",
     "scipy.signal.sawtooth": "x / np.pi % 2.0 - 1.0",
     "scipy.signal.square": "np.where(x / np.pi % 2.0 < 1.0, 1.0, -1.0)",
     "scipy.signal.medfilt": "np.median(np.lib.stride_tricks.sliding_window_view(np.pad(x, n // 2), n), axis=-1)",
+    "scipy.signal.sosfiltfilt": "scipy.signal.sosfiltfilt(sos, np.eye(len(x)), axis=0) @ x",
+    "scipy.signal.resample_poly": "scipy.signal.resample_poly(np.eye(len(x)), up, down) @ x",
+    "scipy.signal.decimate": "scipy.signal.decimate(np.eye(len(x)), n, axis=0) @ x",
+    "scipy.signal.find_peaks": "places = scipy.signal.find_peaks(x.data)[0], which are whole numbers, and x[places]",
+    "scipy.signal.butter": (
+        "a filter of plain numbers, as with x.data; a cutoff that is learnt is that of np.fft.irfft(np.fft.rfft(y) * "
+        "response(x))"
+    ),
+    "scipy.signal.lsim": "wg.odeint(lambda t, z: A @ z + B @ np.interp(t, times, x), z0, times).ys",
     "scipy.linalg.eigvals": "np.linalg.eigvals(x)",
     "scipy.linalg.eig": "np.linalg.eig(x)",
     "scipy.linalg.companion": "np.vstack([-x[1:] / x[0], np.eye(len(x) - 2, len(x) - 1)])",
-    "scipy.linalg.fractional_matrix_power": "scipy.linalg.expm(p * scipy.linalg.logm(x))",
     "scipy.linalg.eigvalsh_tridiagonal": "np.linalg.eigvalsh(np.diag(x) + np.diag(e, 1) + np.diag(e, -1))",
     "scipy.linalg.eigh_tridiagonal": "np.linalg.eigh(np.diag(x) + np.diag(e, 1) + np.diag(e, -1))",
     "scipy.ndimage.median_filter": (
@@ -565,6 +580,15 @@ SCIPY_SPELLINGS: dict[str, str] = {
     ),
     "scipy.interpolate.griddata": "scipy.interpolate.griddata(points, np.eye(len(x)), at) @ x",
     "scipy.interpolate.RBFInterpolator": "scipy.interpolate.RBFInterpolator(points, np.eye(len(x)))(at) @ x",
+    "scipy.interpolate.NearestNDInterpolator": "x[scipy.spatial.KDTree(points).query(at)[1]]",
+    "scipy.interpolate.make_smoothing_spline": (
+        "scipy.interpolate.make_smoothing_spline(points, np.eye(len(x)), lam=lam)(at) @ x, with lam given"
+    ),
+    "scipy.interpolate.make_lsq_spline": "scipy.interpolate.make_lsq_spline(points, np.eye(len(x)), t, k)(at) @ x",
+    "scipy.integrate.solve_bvp": (
+        "wg.root(lambda y, p: residuals(y, p), y0, p), with the collocation equations of the solution y at points"
+    ),
+    "scipy.integrate.tanhsinh": "scipy.integrate.quad(f, a, b)[0]",
     "scipy.integrate.quad_vec": "np.array([scipy.integrate.quad(lambda s: f(s)[k], a, b)[0] for k in range(n)])",
     "scipy.integrate.cumulative_simpson": "scipy.integrate.cumulative_trapezoid(x, points), which is less accurate",
     "scipy.ndimage.maximum": "np.array([np.max(x[labels == k]) for k in index])",
@@ -574,6 +598,14 @@ SCIPY_SPELLINGS: dict[str, str] = {
     "scipy.stats.iqr": "np.subtract(*np.percentile(x, [75, 25]))",
     "scipy.stats.variation": "np.std(x) / np.mean(x)",
     "scipy.stats.ttest_1samp": "(np.mean(x) - m) / (np.std(x, ddof=1) / np.sqrt(len(x)))",
+    "scipy.stats.ttest_ind": (
+        "(np.mean(x) - np.mean(y)) / np.sqrt((np.var(x, ddof=1) * (len(x) - 1) + np.var(y, ddof=1) * (len(y) - 1)) "
+        "/ (len(x) + len(y) - 2) * (1.0 / len(x) + 1.0 / len(y)))"
+    ),
+    "scipy.stats.yeojohnson": (
+        "np.where(x < 0.0, -((1.0 - x) ** (2.0 - p) - 1.0) / (2.0 - p), ((x + 1.0) ** p - 1.0) / p)"
+    ),
+    "scipy.stats.binned_statistic": "np.bincount(bins, x) / np.bincount(bins), with the bins of np.digitize",
     "scipy.stats.chisquare": "np.sum((x - expected) ** 2 / expected)",
     "scipy.stats.boxcox": "(x**p - 1.0) / p",
     "scipy.stats.tmean": "np.mean(x[(x >= low) & (x <= high)])",
@@ -717,6 +749,7 @@ AT_RECORDED_POINTS = (
 )
 REFUSED_PARTS: dict[str, str] = {
     "scipy.interpolate.BSpline": ".__init__",
+    "scipy.interpolate.NearestNDInterpolator": ".__init__",
     "scipy.interpolate.RegularGridInterpolator": ".__init__",
     "scipy.interpolate.griddata": "",
     "scipy.interpolate.interpn": "",
@@ -738,4 +771,10 @@ _register_array_refusal(
     "scipy.interpolate.RegularGridInterpolator.__call__",
     "scipy.interpolate.RegularGridInterpolator",
     AT_RECORDED_POINTS,
+)
+_register_array_refusal(
+    "scipy.interpolate.RBFInterpolator.__call__",
+    "scipy.interpolate.RBFInterpolator",
+    "at recorded points, write kernel(scipy.spatial.distance.cdist(p, points)) @ np.linalg.solve(kernel("
+    "scipy.spatial.distance.cdist(points, points)), x), with a kernel such as np.exp(-((r / width) ** 2))",
 )

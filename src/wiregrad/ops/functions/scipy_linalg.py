@@ -27,7 +27,7 @@ from wiregrad.ops.functions.registry import (
 )
 from wiregrad.ops.functions.shape import concatenate, expand_dims, getitem, take
 from wiregrad.ops.gradient_flow import is_wire, shape_of
-from wiregrad.ops.linalg_records import adjoint_of, take_triangle, transpose_matrix
+from wiregrad.ops.linalg_records import adjoint_of, list_rows, take_triangle, transpose_matrix
 
 TRANSPOSED_KINDS: dict[Any, int] = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
 """What `trans` may be: the matrix itself, transposed, or transposed and conjugated."""
@@ -248,6 +248,21 @@ def sqrtm(A: Any, disp: Any = True, blocksize: Any = None) -> Any:  # noqa: N803
     return TABLE["sqrtm"](_as_square(A))
 
 
+def _power_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    # Of a real matrix with complex eigenvalues SciPy gives complex numbers, which are real up to rounding.
+    draws = [0.3 * rng.normal(size=(3, 3)) for _ in range(6)]
+    return [(x @ x.T + np.diag([1.0, 2.0, 3.0]), t, {}) for x, t in zip(draws, (0.5, -0.5, 1.3, -2, 0, 3), strict=True)]
+
+
+@register_function(scipy=("scipy.linalg.fractional_matrix_power",), samples=_power_calls)
+def fractional_matrix_power(A: Any, t: Any) -> Any:  # noqa: N803 - SciPy's name
+    """A power of a matrix; unless t is a whole number, that is the exponential of t times the principal logarithm."""
+    a = _as_square(A)
+    if not is_wire(t) and float(t) == int(t):
+        return linalg.matrix_power(a, int(t))
+    return expm(lift(t) * logm(a))
+
+
 _LU_CALLS = normal_samples(((3, 3), {}), ((2, 2), {}), ((1, 1), {}), ((2, 2), {}), ((3, 3), {}), ((2, 2), {}))
 
 
@@ -312,18 +327,6 @@ def list_exchanges(rows: Any) -> Any:
         exchanges[k] = order.index(int(row))
         order[k], order[exchanges[k]] = order[exchanges[k]], order[k]
     return exchanges
-
-
-def list_rows(exchanges: Any) -> Any:
-    """Return the order of rows that exchanges give: the inverse of `list_exchanges`.
-
-    >>> list_rows(np.array([2, 2, 2]))
-    array([2, 0, 1])
-    """
-    rows = np.arange(len(exchanges))
-    for k, row in enumerate(exchanges):
-        rows[k], rows[row] = rows[row], rows[k]
-    return rows
 
 
 def _lu_solve_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:

@@ -64,6 +64,7 @@ from wiregrad.ops.functions.registry import (
     reads_values,
     register_function,
     sample_calls,
+    warn_of_moving_jump,
 )
 from wiregrad.ops.functions.shape import moveaxis, stack
 from wiregrad.ops.gradient_flow import is_wire, shape_of
@@ -756,18 +757,20 @@ def solve_ivp(
     """Solve a differential equation dy/dt = fun(t, y); gradients flow through the steps that are taken."""
     name = method if isinstance(method, str) else getattr(method, "__name__", "")
     if name not in (*EXPLICIT_METHODS, *IMPLICIT_METHODS):
-        raise _refuse_option(f"method={method!r}")
+        raise _refuse_option(f"method={method!r}", f"write one of {[*EXPLICIT_METHODS, *IMPLICIT_METHODS]}")
     if dense_output or events is not None:
-        raise _refuse_option("dense_output=True" if dense_output else "events=")
+        if dense_output:
+            raise _refuse_option("dense_output=True", "write wg.odeint(...).sol(t)")
+        raise _refuse_option("events=", "write wg.odeint(..., events=[wg.event(g)]), whose event_times have gradients")
     unknown = options.keys() - KNOWN_OPTIONS
     if unknown:
-        raise _refuse_option(f"{sorted(unknown)[0]}=")
+        raise _refuse_option(f"{sorted(unknown)[0]}=", "leave it out")
     rtol = max(float(options.get("rtol", 1e-3)), 100 * float(np.finfo(float).eps))
     limits = {key: options[key] for key in ("max_step", "first_step") if options.get(key) is not None}
     start, end = t_span
     atol = options.get("atol", 1e-6)
     if is_wire(t_eval):
-        raise _refuse_option("times t_eval that are recorded")
+        raise _refuse_option("times t_eval that are recorded", "write wg.odeint(f, y0, times)")
     problem = OdeProblem(_bind_arguments(fun, args), start, end, read_state(y0), rtol, atol, limits)
     times = None if t_eval is None else detach_array(t_eval).astype(np.float64)
     solve = problem.solve_explicitly if name in EXPLICIT_METHODS else problem.solve_implicitly
@@ -780,6 +783,11 @@ def solve_ivp(
     return result(t=reached, y=y, **absent, **counts, status=0, message=message, success=True)
 
 
+def _warn_of_jump(fun: Callable[[Any, Any], Any], name: str, times: Sequence[Any], states: Sequence[Any]) -> None:
+    """Warn if the right side jumps along a solution, at a moment that moves with values."""
+    warn_of_moving_jump(lambda t, y: read_state(fun(t, y)), name, [*map(_number, times)], states)
+
+
 def _bind_arguments(fun: Callable[..., Any], args: Any) -> Callable[[Any, Any], Any]:
     if args is None:
         return fun
@@ -788,8 +796,10 @@ def _bind_arguments(fun: Callable[..., Any], args: Any) -> Callable[[Any, Any], 
     return lambda t, y: fun(t, y, *args)
 
 
-def _refuse_option(what: str) -> NoRuleError:
-    return NoRuleError(f"scipy.integrate.solve_ivp has no rule for {what} with recorded values{format_user_line()}")
+def _refuse_option(what: str, advice: str) -> NoRuleError:
+    return NoRuleError(
+        f"scipy.integrate.solve_ivp has no rule for {what} with recorded values: {advice}{format_user_line()}"
+    )
 
 
 @dataclass
@@ -826,6 +836,7 @@ class OdeProblem:
                 chosen += solver.interpolate(inside)
                 pending = pending[len(inside) :]
         self.count = solver.count
+        _warn_of_jump(self.fun, "solve_ivp", reached, states)
         if len(reached) == 1:
             # Without time to pass, SciPy takes a step of length 0.
             reached, states = reached * 2, states * 2
@@ -842,7 +853,10 @@ class OdeProblem:
         wanted = every if times is None else times
         ends: list[Any] = [*map(float, every)]
         ends[0], ends[-1] = self.start, self.end
-        return wanted, solve_implicit(self.fun, ends, self.y, wanted)
+        states = solve_implicit(self.fun, ends, self.y, every)
+        _warn_of_jump(self.fun, "solve_ivp", ends, states)
+        kept = set(map(float, wanted))
+        return wanted, [state for t, state in zip(every, states, strict=True) if float(t) in kept]
 
 
 @register_function(scipy=("scipy.integrate.odeint",), calls_back=True, name="integrate.odeint")
@@ -908,8 +922,12 @@ def _integrate_between(fun: Any, times: Sequence[Any], y: Any, rtol: float, atol
     size: float | None = None
     for start, end in pairwise(times):
         solver = ExplicitSolver(fun, method, start, y, end, rtol, atol, first_step=size)
+        reached, states = [start], [y]
         while not solver.is_done():
             solver.step()
+            reached.append(solver.t)
+            states.append(solver.y)
+        _warn_of_jump(fun, "odeint", reached, states)
         y, size = solver.y, solver.step_size or None
         yield y
 
@@ -920,7 +938,9 @@ def _integrate_stiff(fun: Any, times: Sequence[Any], y: Any, rtol: float) -> lis
     for start, end in pairwise(times):
         grid: list[Any] = [*_choose_implicit_steps(fun, start, end, states[-1], max(rtol, 1e-8), 1e-10)]
         grid[0], grid[-1] = start, end
-        states += solve_implicit(fun, grid, states[-1], [_number(end)])[-1:]
+        inner = solve_implicit(fun, grid, states[-1], [*map(_number, grid)])
+        _warn_of_jump(fun, "odeint", grid, inner)
+        states += inner[-1:]
     return states
 
 

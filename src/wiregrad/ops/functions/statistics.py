@@ -1006,14 +1006,29 @@ def _normal_logpdf(x: Any, mean: Any, cov: Any, allow_singular: Any) -> Any:
     """Return the logarithm of the density of a multivariate normal distribution, rows along the last axis."""
     if allow_singular:
         raise NoRuleError(f"multivariate_normal(allow_singular=True) has no rule{format_user_line()}")
+    squares, half_log_det, size = _measure_distances(x, mean, cov)
+    return _drop_short_axes(-0.5 * squares - half_log_det - size * HALF_LOG_2PI)
+
+
+def _measure_distances(x: Any, mean: Any, cov: Any) -> tuple[Any, Any, int]:
+    """Return squared distances in units of the covariance, half the logarithm of its determinant, and its size."""
     x, mean, cov = _as_rows(x, None if mean is None else lift(mean), lift(cov))
     size = shape_of(cov)[-1]
     factor = cholesky(cov)
     gaps = x if mean is None else x - mean
     whitened = solve(factor, moveaxis(reshape(gaps, (-1, size)), -1, 0))
     squares = reshape(sum_(whitened * whitened, axis=0), shape_of(gaps)[:-1])
-    y = -0.5 * squares - sum_(log(diagonal(factor))) - size * HALF_LOG_2PI
-    return _drop_short_axes(y)
+    return squares, sum_(log(diagonal(factor))), size
+
+
+def _student_logpdf(x: Any, loc: Any, shape: Any, df: Any) -> Any:
+    """Return the logarithm of the density of a multivariate t-distribution, rows along the last axis."""
+    if not is_wire(df) and np.isinf(df):
+        return _normal_logpdf(x, loc, shape, False)
+    squares, half_log_det, size = _measure_distances(x, loc, shape)
+    df = lift(df)
+    constant = gammaln(0.5 * (df + size)) - gammaln(0.5 * df) - 0.5 * size * log(np.pi * df)
+    return _drop_short_axes(constant - half_log_det - 0.5 * (df + size) * log1p(squares / df))
 
 
 def _drop_short_axes(y: Any) -> Any:
@@ -1049,6 +1064,15 @@ _NORMAL_SAMPLES = sample_calls(
     (0.7, 0.2, {"cov": 1.7}),
     (_ROWS, _ROWS[0], np.array([1.5, 0.6, 0.9])),
     (_ROWS, _ROWS[0], 1.4),
+)
+
+_STUDENT_SAMPLES = sample_calls(
+    (_ROWS, _ROWS[0], 1.4, 5.0),
+    (_ROWS[0], _ROWS[1], {"shape": _COVARIANCE, "df": 3.5}),
+    (_ROWS.reshape(2, 2, 3), _ROWS[1], {"shape": _COVARIANCE}),
+    (_ROWS, _ROWS[0], np.array([1.5, 0.6, 0.9]), 2.5),
+    (_ROWS[:3], _ROWS[2], {"shape": _COVARIANCE, "df": 7.0}),
+    (_ROWS[1], _ROWS[2], np.array([0.8, 1.6, 0.7]), 4.0),
 )
 
 
@@ -1096,6 +1120,7 @@ def _exponentiate(curve: Curve) -> Curve:
 def _list_vector_methods() -> Iterator[tuple[str, list[inspect.Parameter], Curve, SampleMaker]]:
     normal = list_parameters("x", mean=None, cov=1, allow_singular=False)
     yield "multivariate_normal", normal, _normal_logpdf, _NORMAL_SAMPLES
+    yield "multivariate_t", list_parameters("x", loc=None, shape=1, df=1), _student_logpdf, _STUDENT_SAMPLES
     yield "dirichlet", list_parameters("x", "alpha"), _dirichlet_logpdf, _DIRICHLET_SAMPLES
 
 
