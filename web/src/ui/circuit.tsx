@@ -106,6 +106,18 @@ export function CircuitView(props: CircuitViewProps) {
   );
 }
 
+type StillProps = Pick<CircuitViewProps, "picture" | "run" | "known" | "mode"> & { scale: number };
+
+/** A circuit that nobody moves, as on paper. */
+export function StillCircuit({ scale, ...shown }: StillProps) {
+  const { left: x, top: y, width, height } = shown.picture;
+  return (
+    <svg {...DOCUMENT} aria-label={labelOf(shown.picture)} width={width * scale} viewBox={`${x} ${y} ${width} ${height}`} font-family={FONTS}>
+      <Content {...shown} selection={null} onSelect={() => {}} extras={null} pointed={null} moves="still" paper={{ x, y, width, height }} id={useUnique()} />
+    </svg>
+  );
+}
+
 const FILLING = { position: "absolute", inset: 0, overflow: "hidden", touchAction: "none" } as const;
 
 function placed({ x, y, zoom }: View): string {

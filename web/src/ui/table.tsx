@@ -28,7 +28,7 @@ interface Row {
 
 type Column = Exclude<keyof Row, "node">;
 
-const COLUMNS: readonly (readonly [Column, string])[] = [
+export const COLUMNS: readonly (readonly [Column, string])[] = [
   ["step", "when the value is computed; leaves are there from the start, 0"],
   ["name", "the node and its output wire"],
   ["op", "what the node does"],
@@ -60,7 +60,7 @@ export function TableTab({ state, shown, dispatch }: Props) {
   }, []);
   const narrow = useMedia("(max-width: 600px)");
   const columns = narrow ? [...COLUMNS].sort(([one], [two]) => placeOf(one) - placeOf(two)) : COLUMNS;
-  const steps = new Map(state.line.stages.flatMap((stage, index) => (stage.kind === "forward" ? [[stage.node, index + 1]] : [])));
+  const steps = stepsOf(state);
   const nodes = sortedNodes(state.circuit, keyOf(order.column, shown, steps), order.down);
   const sort = (column: Column): void => setOrder({ column, down: order.column === column && !order.down });
   return (
@@ -104,6 +104,17 @@ function TableRow({ row, columns, state, dispatch }: { row: Row; columns: typeof
       ) : <td key={column} class="num" title={String(row[column])}>{row[column]}</td>)}
     </tr>
   );
+}
+
+/** The rows of all nodes in the order in which they are computed. */
+export function rowsOf(state: Session, shown: Shown): Row[] {
+  const steps = stepsOf(state);
+  return state.circuit.nodes.map((_, node) => rowOf(shown, node, steps.get(node) ?? 0));
+}
+
+/** The step at which each node is computed. */
+function stepsOf({ line }: Session): Map<number, number> {
+  return new Map(line.stages.flatMap((stage, index) => (stage.kind === "forward" ? [[stage.node, index + 1]] : [])));
 }
 
 function rowOf({ run, known }: Shown, node: number, step: number): Row {
