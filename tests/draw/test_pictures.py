@@ -1153,3 +1153,25 @@ def test_svg_is_not_written_to_files_of_other_kinds(name: str, tmp_path: Path) -
         run.to_svg(tmp_path / name)
     assert not list(tmp_path.iterdir())
     run.to_svg(tmp_path / "a.svg")
+
+
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize(
+    ("formula", "factors"),
+    [
+        ("y = a - b", ["×(−1)"]),
+        ("y = -a", ["×(−1)"]),
+        ("y = 1 - a", ["×(−1)"]),
+        ("y = a - 1", []),
+        ("y = a + b", []),
+        ("y = +a", []),
+        ("y = a / b", ["×0.5", "×(−0.75)"]),
+    ],
+)
+def test_a_minus_says_which_wire_turns_its_sign(formula: str, factors: list[str], down: bool) -> None:
+    circuit = wg.circuit(formula)
+    svg = circuit.run(**{name: value for name, value in (("a", 3.0), ("b", 2.0)) if name in circuit.inputs}).to_svg(
+        down=down
+    )
+
+    assert re.findall(r">(×[^<]*)</text>", svg) == factors
