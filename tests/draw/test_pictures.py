@@ -1175,3 +1175,13 @@ def test_a_minus_says_which_wire_turns_its_sign(formula: str, factors: list[str]
     )
 
     assert re.findall(r">(×[^<]*)</text>", svg) == factors
+
+
+@pytest.mark.parametrize(("steps", "shown"), [(30, True), (60, False)])
+def test_a_large_picture_says_that_it_leaves_out_local_derivatives(steps: int, shown: bool) -> None:
+    circuit = wg.circuit("; ".join(f"a{k} = tanh(a{k - 1})" for k in range(1, steps)) + f"; y = a{steps - 1} * 2")
+    svg = circuit.run(a0=0.5).to_svg()
+
+    assert (">\u00d70." in svg) == shown
+    assert ("without local derivatives" in svg) != shown
+    assert "without local derivatives" not in circuit.to_svg()

@@ -47,6 +47,7 @@ from wiregrad.draw.layout.figure import (
     SMALL_FONT_SIZE,
     Anchor,
     BoxPlaces,
+    Detail,
     GroupFrame,
     OutputMark,
     PagePoint,
@@ -786,6 +787,8 @@ class _SvgPage:
         bands = max(self.figure.bands, default=0) + 1
         about += f"; in {bands} {'columns' if self.figure.down else 'rows'}" if bands > 1 else ""
         about += f"; {count_with_noun(missing, 'group')} without a frame, since others stand between" if missing else ""
+        leaves_out = self.figure.measure.detail >= Detail.NO_LOCAL and any(link.pill for link in self.picture.links)
+        about += "; without local derivatives" if self.picture.ran and leaves_out else ""
         start = measure_text(title, 13, bold=True) + 10
         text = write_words(title, PAGE_MARGIN, 22, "title") + write_words(about, PAGE_MARGIN + start, 22, "note")
         return text, start + measure_text(about, 11)

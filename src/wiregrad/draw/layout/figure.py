@@ -151,10 +151,10 @@ def sizes_at(detail: int) -> Sizes:
 def choose_detail(boxes: int) -> int:
     """Return the detail level of a picture with some number of boxes that need not fit a frame.
 
-    >>> choose_detail(10), choose_detail(40), choose_detail(300)
+    >>> choose_detail(10), choose_detail(60), choose_detail(300)
     (0, 2, 5)
     """
-    if boxes <= 24:
+    if boxes <= 40:
         return Detail.FULL.value
     return Detail.NO_LOCAL.value if boxes <= 80 else Detail.COMPACT.value
 
