@@ -80,6 +80,12 @@ def test_a_formula_may_begin_with_a_minus(capsys: pytest.CaptureFixture[str]) ->
         (["grad", "p*2", "p=[1,two]"], 2, "a list has numbers alone"),
         (["draw", "a*b", "-o", "f.png"], 2, "got f.png; write FILE.svg, which browsers open, or a page with"),
         (["draw", "a*b", "-o", "f.xyz"], 2, "got f.xyz\n"),
+        (
+            ["explore", "a*b", "-o", "f.pdf"],
+            2,
+            "wanted a file that ends in .html or .htm; got f.pdf; a browser prints a page",
+        ),
+        (["quiz", "a*b", "-o", "f.svg"], 2, "wanted a file that ends in .html or .htm; got f.svg\n"),
         (["grad", "a + b", "a=1", "b"], 2, "wanted NAME=NUMBER"),
         (["grad", "a + b", "a=1", "a=2", "b=1"], 2, "given twice"),
         (["grad"], 2, "Missing argument"),

@@ -381,6 +381,14 @@ def test_the_table_of_a_class_shows_all_results_of_a_set_that_was_handed_in_twic
     book = read_gradebook([save(tmp_path / f"{k}.json", one) for k, one in enumerate(results)], KEY)
 
     assert book.to_data()["rows"][0]["sets"] == {"Splitters add": [[3, 3], [0, 3]]}
+    assert book.to_csv().splitlines() == ["learner,Splitters add (of 3),doubts", 'Amara,"3, 0",']
+
+
+def test_a_name_is_no_formula_in_a_spreadsheet(tmp_path: Path) -> None:
+    results = grade_answers(answer_page(SPLITTERS, [*RIGHT], '=HYPERLINK("x")'), KEY)
+    book = read_gradebook([save(tmp_path / "a.json", results)], KEY)
+
+    assert book.to_csv().splitlines()[1] == '"\'=HYPERLINK(""x"")",3,'
 
 
 def test_an_answer_that_cannot_be_read_is_told_from_one_that_was_left_out(tmp_path: Path) -> None:

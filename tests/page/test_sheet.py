@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from wiregrad.learn.lessons import QuestionScreen, load_course, open_quiz, render_course
 from wiregrad.learn.quiz_run import show_number
 from wiregrad.learn.teaching import (
+    Gradebook,
     QuestionSet,
     build_pages,
     export_site,
@@ -170,13 +171,13 @@ def test_progress_that_a_learner_saves_comes_into_the_table_of_the_class(browser
 
     assert saved.name == "progress-amara-b.json"
     assert [(row.learner, row.state) for row in book.rows] == [("Amara B.", "played"), ("Bao", "changed")]
-    assert look_at_class(browser, tmp_path / "class.html", render_gradebook(book, "Class 11b")) == []
+    assert look_at_class(browser, tmp_path / "class.html", book) == []
     assert (watched.errors, watched.foreign) == ([], [])
 
 
-def look_at_class(browser: Browser, path: Path, text: str) -> list[str]:
+def look_at_class(browser: Browser, path: Path, book: Gradebook) -> list[str]:
     """Look at the table of a class with one learner and a changed file; return violations."""
-    path.write_text(text, "utf8")
+    path.write_text(render_gradebook(book, "Class 11b"), "utf8")
     found: list[str] = []
     for size, scheme in ((WIDE, "light"), (NARROW, "dark")):
         page, _ = open_page(browser, path, size, scheme)
@@ -187,7 +188,9 @@ def look_at_class(browser: Browser, path: Path, text: str) -> list[str]:
         expect(page.locator(".advice")).to_contain_text("2 of 2 learners make this mistake: ")
         with page.expect_download() as download:
             page.get_by_role("button", name="Export CSV").click()
-        csv = Path(download.value.path()).read_text("utf8").splitlines()
+        exported = Path(download.value.path()).read_bytes().decode()
+        assert exported == book.to_csv()
+        csv = exported.splitlines()
         assert csv[0].startswith("learner,A formula is a circuit,")
         assert csv[1].startswith("Amara B.,not begun,begun,")
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]

@@ -30,6 +30,7 @@ from wiregrad.cli.command_base import (
     complete_file_names,
     encode_lines,
     escape_control_characters,
+    join_endings,
     json_option,
     parse_target,
     refuse_unknown_options,
@@ -134,6 +135,8 @@ def _explore_target(
     address: str | None,
 ) -> None:
     formula = formula or DEFAULT_PRESET
+    if output is not None:
+        _check_ending(output)
     refuse_unknown_options(explore_command, formula, values)
     flight_path = _find_flight(formula)
     if flight_path is not None:
@@ -209,6 +212,19 @@ def _is_formula(circuit: Circuit, text: str) -> bool:
         return False
 
 
+PAGE_ENDINGS = (".html", ".htm")
+PRINTING_ADVICE = "; a browser prints a page: chromium --headless --print-to-pdf=FILE.pdf FILE.html"
+
+
+def _check_ending(output: str, endings: Sequence[str] = PAGE_ENDINGS) -> str:
+    """Return the ending of a file that is to be written; raise for one that says another form than will be in it."""
+    ending = "" if output == STDIO else Path(output).suffix.lower()
+    if ending and ending not in endings:
+        advice = PRINTING_ADVICE if ending == ".pdf" else ""
+        raise click.UsageError(f"wanted a file that ends in {join_endings(endings)}; got {output}{advice}")
+    return ending
+
+
 def _save_page(output: str, circuit: Circuit, run: Run, source: bool, formula: str | None) -> None:
     data = page_data.build_file_data(circuit, run, source=source, formula=formula)
     if "note" in data:
@@ -264,6 +280,7 @@ def _start_quiz(
     if output is not None:
         if document or answers is not None:
             raise click.UsageError("-o writes a page of questions; --json and --answers cannot be combined with it")
+        _check_ending(output)
         text = (formula or "") if preset is None else PRESETS[preset].formula
         if not _is_formula(circuit, text):
             raise click.UsageError("-o writes a page, which needs the circuit as a formula")
@@ -500,6 +517,7 @@ def _open_lessons(
         for lesson in course:
             _print_text(str(lesson))
     elif output is not None:
+        _check_ending(output)
         write_output(output, encode_lines(lessons.render_course(course, title)))
     else:
         data = lessons.build_course_data(course, title)
@@ -549,6 +567,7 @@ def _grade_files(paths: Sequence[str], key: bytes, output: str | None) -> None:
 
 
 def _write_json(output: str | None, data: object) -> None:
+    _check_ending(output or STDIO, [".json"])
     write_output(output or STDIO, encode_lines(json.dumps(data, indent=2, allow_nan=False)))
 
 
@@ -556,8 +575,12 @@ EXPORTED_PRESETS = ("expression", "fan-out", "neuron", "sigmoid", "router")
 """The presets that are exported where no question set is given: the worked examples."""
 
 
+GRADEBOOK_ENDINGS = (*PAGE_ENDINGS, ".csv")
+
+
 def _print_gradebook(paths: Sequence[str], key: bytes, output: str | None, title: str) -> None:
-    """Print the table, or write it as a page; exit with 1 if a file was changed or is not signed."""
+    """Print the table, or write it as a page or CSV; exit with 1 if a file was changed or is not signed."""
+    ending = _check_ending(output or STDIO, GRADEBOOK_ENDINGS)
     texts = [path for path in paths if path.endswith(LESSON_ENDING)]
     files = [path for path in paths if path not in texts]
     if not files:
@@ -565,6 +588,8 @@ def _print_gradebook(paths: Sequence[str], key: bytes, output: str | None, title
     book = read_gradebook(list_json_files(files), key, _read_lessons(texts))
     if output is None:
         _print_text(str(book))
+    elif ending == ".csv":
+        write_output(output, book.to_csv().encode())
     else:
         write_output(output, encode_lines(render_gradebook(book, title)))
     if book.doubtful:
@@ -601,7 +626,8 @@ learn_command = ExampleCommand(
         click.Option(
             ["--gradebook"],
             is_flag=True,
-            help="Print a table of FILEs or folders, results and saved progress; -o writes a page. 1 if one changed.",
+            help="Print a table of FILEs or folders, results and saved progress; -o writes a page, or .csv. 1 if "
+            "one changed.",
         ),
     ],
     callback=_run_learn,

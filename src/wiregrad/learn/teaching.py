@@ -611,6 +611,47 @@ class Gradebook(Report):
         unnamed = list(UNNAMED.values())
         return {"lessons": list(self.lessons), "unnamed": unnamed, "rows": list(rows.values()), **facts}
 
+    def to_csv(self) -> str:
+        """Return the class as text for a spreadsheet: a line for each learner, the right answers of a set as numbers.
+
+        A cell that looks like a formula is made text. The page exports the same table.
+        """
+        rows = self.to_data()["rows"]
+        lessons = self.lessons if any(row["lessons"] for row in rows) else ()
+        sets = list(dict.fromkeys(title for row in rows for title in row["sets"]))
+        columns = [_choose_column(title, [row["sets"].get(title, []) for row in rows]) for title in sets]
+        names = sorted({name for row in rows for name in row["mistakes"]}, key=lambda name: _rank_mistake(rows, name))
+        lines = [["learner", *lessons, *(title for title, _ in columns), *names, "doubts"]]
+        for k, row in enumerate(rows):
+            states = [LESSON_WORDS[state] for state in row["lessons"] or ["new"] * len(lessons)] if lessons else []
+            mistakes = [row["mistakes"].get(name, "") for name in names]
+            cells = [cells[k] for _, cells in columns]
+            lines.append([row["learner"], *states, *cells, *mistakes, "; ".join(row["doubts"])])
+        return "".join(",".join(map(_quote_cell, line)) + "\r\n" for line in lines)
+
+
+LESSON_WORDS: Final = {"done": "done", "begun": "begun", "new": "not begun"}
+
+
+def _rank_mistake(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[int, str]:
+    """Return what sorts mistakes: those that most learners have open come first."""
+    return -sum(row["mistakes"].get(name) == OPEN for row in rows), name
+
+
+def _choose_column(title: str, scores: Sequence[Sequence[Sequence[int]]]) -> tuple[str, list[str]]:
+    """Return the title and the cells of a set: numbers, unless files of it have different numbers of questions."""
+    counts = {count for handed_in in scores for _, count in handed_in}
+    if len(counts) != 1:
+        return title, [", ".join(f"{right} of {count}" for right, count in handed_in) for handed_in in scores]
+    return f"{title} (of {counts.pop()})", [", ".join(str(right) for right, _ in handed_in) for handed_in in scores]
+
+
+def _quote_cell(text: str) -> str:
+    if not re.search(r'[",\r\n]|^[=+@-]', text):
+        return text
+    guard = "'" if text[0] in "=+@-" else ""
+    return '"' + guard + text.replace('"', '""') + '"'
+
 
 def _explain_doubt(row: GradebookRow) -> str:
     if row.lessons:
