@@ -85,6 +85,7 @@ def test_a_formula_may_begin_with_a_minus(capsys: pytest.CaptureFixture[str]) ->
             2,
             "wanted a file that ends in .html or .htm; got f.pdf; a browser prints a page",
         ),
+        (["quiz", "a*b", "--solutions"], 2, "--solutions needs -o FILE"),
         (["quiz", "a*b", "-o", "f.svg"], 2, "wanted a file that ends in .html or .htm; got f.svg\n"),
         (["grad", "a + b", "a=1", "b"], 2, "wanted NAME=NUMBER"),
         (["grad", "a + b", "a=1", "a=2", "b=1"], 2, "given twice"),

@@ -216,3 +216,35 @@ def test_a_printed_question_stays_on_one_page(browser: Browser, tmp_path: Path) 
     assert pages <= 6
     expect(page.get_by_role("button")).to_have_count(0)
     page.context.close()
+
+
+def test_solutions_stand_behind_the_questions_on_a_page_of_their_own(browser: Browser, tmp_path: Path) -> None:
+    paths = export_site(tmp_path, build_pages([SET], solutions=True))
+    page, watched = open_page(browser, paths[1], WIDE, "light")
+    question = SET.draw()[0]
+    page.emulate_media(media="print")
+
+    assert page.locator(".solutions p").count() == 2
+    expect(page.locator(".solutions p").first).to_contain_text(f"1. {show_number(question.answer)}: ")
+    assert page.locator(".solutions").evaluate("part => getComputedStyle(part).breakBefore") == "page"
+    assert (watched.errors, watched.foreign, violations(page)) == ([], [], [])
+    page.context.close()
+
+
+def test_a_picture_that_is_too_large_for_a_phone_moves_to_the_side(browser: Browser, tmp_path: Path) -> None:
+    large = QuestionSet(
+        "Large", "z = w*x + b; L = -y*log(sigmoid(z)) - (1 - y)*log(1 - sigmoid(z)) + c*w^2", kinds=("leaf",)
+    )
+    paths = export_site(tmp_path, build_pages([large]))
+    page, watched = open_page(browser, paths[1], NARROW, "light")
+    picture = page.locator(".picture[tabindex]")
+    expect(picture).to_have_count(1)
+    shrinking = page.locator("img").evaluate("image => image.naturalWidth / image.clientWidth")
+
+    assert shrinking <= 1.41
+    assert picture.evaluate("part => part.scrollWidth > part.clientWidth")
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
+    assert (watched.errors, watched.foreign, violations(page)) == ([], [], [])
+    page.emulate_media(media="print")
+    assert page.locator("img").evaluate("image => image.clientWidth <= image.parentElement.parentElement.clientWidth")
+    page.context.close()

@@ -273,8 +273,11 @@ def _start_quiz(
     count: int | None,
     answers: str | None,
     output: str | None,
+    solutions: bool,
     document: bool,
 ) -> None:
+    if solutions and output is None:
+        raise click.UsageError("--solutions needs -o FILE: they stand behind the questions of a page")
     circuit, leaves = _choose_circuit(formula, values, preset)
     chosen = tuple(kinds) or PAGE_KINDS
     if output is not None:
@@ -285,7 +288,7 @@ def _start_quiz(
         if not _is_formula(circuit, text):
             raise click.UsageError("-o writes a page, which needs the circuit as a formula")
         questions = QuestionSet(text[:MAX_TEXT], text, seed, leaves, chosen, count)
-        write_output(output, encode_lines(build_sheet(questions, output).html))
+        write_output(output, encode_lines(build_sheet(questions, output, solutions=solutions).html))
         return
     if document or answers is not None:
         source = QuestionSource(circuit, seed, leaves)
@@ -417,6 +420,7 @@ def _print_text(text: str) -> None:
     click.echo(escape_control_characters(text))
 
 
+SOLUTIONS_HELP = "Put the solutions behind the questions of a page, for a teacher."
 quiz_command = ExampleCommand(
     "quiz",
     example="quiz --preset neuron --seed 7",
@@ -443,6 +447,7 @@ quiz_command = ExampleCommand(
         click.Option(
             ["-o", "--output"], metavar="FILE", help="Write a page of questions as one HTML file; - is stdout."
         ),
+        click.Option(["--solutions"], is_flag=True, help=SOLUTIONS_HELP),
         json_option(),
     ],
     callback=_start_quiz,
@@ -463,6 +468,7 @@ def _run_learn(
     port: int,
     folder: str | None,
     graded: bool,
+    solutions: bool,
     key_file: str | None,
     new_key: str | None,
     grade: bool,
@@ -481,11 +487,14 @@ def _run_learn(
     chosen = [option for option, is_chosen in actions.items() if is_chosen]
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(chosen)} cannot be combined; give one of them")
+    if solutions and (folder is None or graded):
+        reason = "a graded page holds no answers" if graded else "they stand behind the questions of a page"
+        raise click.UsageError(f"--solutions needs --export DIR without --graded: {reason}")
     if new_key is not None:
         create_key(new_key)
         click.echo(f"wrote {new_key}: keep it, and give it to nobody", err=True)
     elif folder is not None:
-        _export_pages(folder, paths, _need_key(key_file, "--graded") if graded else None, title)
+        _export_pages(folder, paths, _need_key(key_file, "--graded") if graded else None, solutions, title)
     elif grade:
         _grade_files(paths, _need_key(key_file, "--grade"), output)
     elif gradebook:
@@ -535,13 +544,13 @@ def _need_key(path: str | None, option: str) -> bytes:
     return read_key(path)
 
 
-def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: str | None) -> None:
+def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, solutions: bool, title: str | None) -> None:
     """Write a page with the lessons and a page for each question set; without files, those of the package."""
     texts = [path for path in paths if path.endswith(LESSON_ENDING)]
     sets = [questions for path in paths if path not in texts for questions in read_question_file(path)]
     if not paths:
         sets = [QuestionSet(name.capitalize(), PRESETS[name].formula) for name in EXPORTED_PRESETS]
-    pages = build_pages(sets, key=key)
+    pages = build_pages(sets, key=key, solutions=solutions)
     if texts or not paths:
         course = _read_lessons(texts)
         about = f"{len(course)} lesson{'s' * (len(course) != 1)}"
@@ -615,6 +624,7 @@ learn_command = ExampleCommand(
             help="Write a site: FILEs are lessons in Markdown and question sets in JSON.",
         ),
         click.Option(["--graded"], is_flag=True, help="Export questions without answers, to be graded; needs --key."),
+        click.Option(["--solutions"], is_flag=True, help=SOLUTIONS_HELP),
         click.Option(["--title"], help="The title of the page of lessons, of the exported site, or of the class."),
         click.Option(["--new-key"], metavar="FILE", help="Make a key, readable by you alone."),
         click.Option(["--key", "key_file"], metavar="FILE", help="The key that signs sets and results."),
