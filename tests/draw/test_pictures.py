@@ -853,6 +853,14 @@ def test_auto_carries_both_themes_and_the_others_one() -> None:
     assert "var(" not in light + dark
 
 
+def test_the_theme_for_paper_is_the_light_one_on_white() -> None:
+    run = run_of("expression")
+    light, paper = (to_svg(run.circuit, run, theme=theme) for theme in ("light", "print"))
+
+    assert "#FFFFFF" in paper
+    assert paper == light.replace("wg-light", "wg-print").replace(THEMES["light"].paper, "#FFFFFF")
+
+
 # Text that means to break out
 
 HOSTILE = [

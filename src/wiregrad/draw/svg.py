@@ -680,8 +680,8 @@ def to_svg(
 ) -> str:
     """Return the picture of a circuit, and of a run on it, as SVG.
 
-    `theme` is light, dark or auto (what the reader's system prefers); `down` lets values flow downwards. With `animate`
-    the picture of a run plays forward and backward by itself. All other options are those of
+    `theme` is light, dark, print (light on white) or auto (what the reader's system prefers); `down` lets values flow
+    downwards. With `animate` the picture of a run plays forward and backward by itself. All other options are those of
     `wiregrad.draw.build_picture`.
 
     >>> from wiregrad.ir import parse_text
