@@ -61,6 +61,7 @@ from wiregrad.draw.layout.figure import (
     count_unframed_groups,
     find_places,
     make_slot,
+    name_frames,
     place_output,
     place_picture,
     place_port,
@@ -794,8 +795,7 @@ class _SvgPage:
         return text, start + measure_text(about, 11)
 
     def _draw_frames(self, framed: Sequence[GroupFrame]) -> Iterator[str]:
-        for frame in framed:
-            name = frame.path.rpartition("/")[2]
+        for frame, name in zip(framed, name_frames(framed), strict=True):
             first = frame.columns[0]
             # The name is in the first column, which is narrow if the frame follows its boxes.
             named = write_words(clip_end(name, max(4, int(first.width) // 8)), first.x + 10, first.y + 14, "group")

@@ -110,9 +110,8 @@ export function App({ first, page, whole, notice: firstNotice = "", useHost = us
 function usePrinting(whole: boolean): boolean {
   const [printing, setPrinting] = useState(false);
   useLayoutEffect(() => {
-    if (!whole) return;
-    onbeforeprint = () => setPrinting(true);
-    onafterprint = () => setPrinting(false);
+    // "beforeprint" is sorted behind "b", "afterprint" before it.
+    if (whole) onbeforeprint = onafterprint = ({ type }) => setPrinting(type > "b");
   }, []);
   return printing;
 }

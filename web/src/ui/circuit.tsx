@@ -112,7 +112,7 @@ type StillProps = Pick<CircuitViewProps, "picture" | "run" | "known" | "mode"> &
 export function StillCircuit({ scale, ...shown }: StillProps) {
   const { left: x, top: y, width, height } = shown.picture;
   return (
-    <svg {...DOCUMENT} aria-label={labelOf(shown.picture)} width={width * scale} viewBox={`${x} ${y} ${width} ${height}`} font-family={FONTS}>
+    <svg width={width * scale} viewBox={`${x} ${y} ${width} ${height}`} font-family={FONTS}>
       <Content {...shown} selection={null} onSelect={() => {}} extras={null} pointed={null} moves="still" paper={{ x, y, width, height }} id={useUnique()} />
     </svg>
   );

@@ -591,6 +591,24 @@ def _fit_frame(around: _FrameBuilder, path: str, earlier: Sequence[GroupFrame], 
     return None
 
 
+NAME_ROOM = 14
+"""Names of frames that stand at most so far from each other cannot both be read."""
+
+
+def name_frames(frames: Sequence[GroupFrame]) -> list[str]:
+    """Return the name of each frame; names that would stand on each other are one, at the inner frame: `out/layers`."""
+    names: list[str] = []
+    for inner in frames:
+        names.append(inner.path.rpartition("/")[2])
+        corner = inner.columns[0]
+        for k, outer in enumerate(frames[: len(names) - 1]):
+            away = math.hypot(corner.x - outer.columns[0].x, corner.y - outer.columns[0].y)
+            if names[k] and inner.path.startswith(f"{outer.path}/") and away <= NAME_ROOM:
+                names[-1] = f"{names[k]}/{names[-1]}"
+                names[k] = ""
+    return names
+
+
 def count_unframed_groups(shown: PlacedPicture, framed: Sequence[GroupFrame]) -> int:
     """Return how many open groups have connected boxes but no frame."""
     known = {frame.path for frame in framed}
