@@ -85,6 +85,8 @@ def test_a_formula_may_begin_with_a_minus(capsys: pytest.CaptureFixture[str]) ->
             2,
             "wanted a file that ends in .html or .htm; got f.pdf; a browser prints a page",
         ),
+        (["branches", "a", "y = a*a", "a=2"], 2, "got 'y = a*a'; the formula comes first, and the node as --of a"),
+        (["explain", "a", "a*a + a", "a=2"], 2, "got 'a*a + a'; the formula comes first, and the node as --of a"),
         (["quiz", "a*b", "--solutions"], 2, "--solutions needs -o FILE"),
         (["quiz", "a*b", "-o", "f.svg"], 2, "wanted a file that ends in .html or .htm; got f.svg\n"),
         (["grad", "a + b", "a=1", "b"], 2, "wanted NAME=NUMBER"),
