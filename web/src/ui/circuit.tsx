@@ -106,18 +106,6 @@ export function CircuitView(props: CircuitViewProps) {
   );
 }
 
-type StillProps = Pick<CircuitViewProps, "picture" | "run" | "known" | "mode"> & { scale: number };
-
-/** A circuit that nobody moves, as on paper. */
-export function StillCircuit({ scale, ...shown }: StillProps) {
-  const { left: x, top: y, width, height } = shown.picture;
-  return (
-    <svg width={width * scale} viewBox={`${x} ${y} ${width} ${height}`} font-family={FONTS}>
-      <Content {...shown} selection={null} onSelect={() => {}} extras={null} pointed={null} moves="still" paper={{ x, y, width, height }} id={useUnique()} />
-    </svg>
-  );
-}
-
 const FILLING = { position: "absolute", inset: 0, overflow: "hidden", touchAction: "none" } as const;
 
 function placed({ x, y, zoom }: View): string {
@@ -264,9 +252,13 @@ interface ContentProps extends CircuitViewProps {
 /** Pictures of more wires than this take longer to paint than a frame lasts: they move as they were painted. */
 const CROWD = 300;
 
+/** What a circuit on paper is made of; all else is what a page does with it. */
+type StillProps = Pick<ContentProps, "picture" | "run" | "known" | "mode" | "id" | "moves">;
+
 /** Everything that moves with the view. */
-function Content(props: ContentProps) {
-  const { picture, run, known, mode, selection, id, pointed, leaves, moves, paper, extras } = props;
+export function Content(props: StillProps & Partial<ContentProps>) {
+  const { picture, run, known, mode, selection = null, id, pointed = null, leaves, moves, extras } = props;
+  const paper = props.paper!;
   const firing = props.firing ?? null;
   const path = props.lit ?? null;
   const scene = sceneOf(picture, run, known, mode);

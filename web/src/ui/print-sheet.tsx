@@ -4,9 +4,10 @@
  */
 import { scaleIn } from "../layout";
 import { progress, reduce, shown as shownOf, type Session } from "../state/session";
-import { StillCircuit } from "./circuit";
+import { Content } from "./circuit";
 import { fittedTo } from "./drawing";
 import { statements, typeset } from "./formula";
+import { FONTS } from "./ink";
 import { without } from "./slices";
 import { COLUMNS, rowsOf } from "./table";
 
@@ -21,13 +22,16 @@ export function PrintSheet({ state: shown }: { state: Session }) {
   const view = shownOf(state);
   const { picture } = fittedTo(state, ROOM);
   const drawn = without(picture, circuit, hidden);
+  const { left, top, width, height } = drawn;
   const { step, of, phase, text } = progress(state);
   return (
     <section class="print-sheet">
       <h1>{circuit.name}</h1>
       {source.kind === "formula" && <p class="typeset">{statements(source.text).map((part) => <span>{typeset(part.text)}</span>)}</p>}
       <p class="note">After step {step} of {of}{phase !== "done" && `: ${text}`}{drawn.note && `; ${drawn.note}`}</p>
-      <StillCircuit picture={drawn} {...view} mode={options.mode} scale={scaleIn(picture, ROOM) / FINER} />
+      <svg width={width * scaleIn(picture, ROOM) / FINER} viewBox={`${left} ${top} ${width} ${height}`} font-family={FONTS}>
+        <Content picture={drawn} {...view} mode={options.mode} id="paper" moves="still" />
+      </svg>
       <table>
         <thead><tr>{COLUMNS.map(([column]) => <th>{column}</th>)}</tr></thead>
         {rowsOf(state, view).map((row) => <tr>{COLUMNS.map(([column]) => column === "name" ? <th>{row.name}</th> : <td>{row[column]}</td>)}</tr>)}

@@ -29,13 +29,13 @@ interface Row {
 type Column = Exclude<keyof Row, "node">;
 
 export const COLUMNS: readonly (readonly [Column, string])[] = [
-  ["step", "when the value is computed; leaves are there from the start, 0"],
+  ["step", "when its value is computed; 0 for leaves"],
   ["name", "the node and its output wire"],
   ["op", "what the node does"],
   ["inputs", "where its input wires come from"],
   ["value", "what is on the output wire"],
-  ["local", "for each reader, the derivative of the reader by this node"],
-  ["upstream", "for each reader, the gradient that arrived there"],
+  ["local", "the derivative of each reader by this node"],
+  ["upstream", "the gradient that arrived at each reader"],
   ["gradient", "local times upstream, added over the readers"],
 ];
 
@@ -66,7 +66,7 @@ export function TableTab({ state, shown, dispatch }: Props) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Table of nodes">
       <table>
-        <caption class="aloud">Every node of the circuit at this step. Gradient is local times upstream, added over the readers.</caption>
+        <caption class="aloud">Every node of the circuit at this step</caption>
         <thead>
           <tr>
             {columns.map(([column, title]) => (
