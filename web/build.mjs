@@ -52,6 +52,11 @@ async function made(entry, format, more = {}) {
   return result.outputFiles[0].text;
 }
 
+// esbuild keeps the space before the value of a custom property, of which there are many.
+async function madeStyle(entry) {
+  return (await made(entry)).replace(/(?<=--[\w-]+:) /g, "");
+}
+
 // The explorer is two classic scripts: the first draws the circuit, the second is one function that makes the drawers from
 // what the first shares with it. esbuild splits modules only, so its imports and exports are turned into plain names here.
 async function madeInTwo(entry, late) {
@@ -78,7 +83,7 @@ function withoutModules(text) {
   return { body, imported: imported.join(), exported: exported.join() };
 }
 
-const [explorer, drawers] = await madeInTwo("src/main.tsx", "src/ui/drawers.ts");
+const [explorer, drawers] = await madeInTwo("src/main.tsx", "src/ui/page-drawers.ts");
 const files = {
   "explorer.js": explorer,
   "drawers.js": drawers,
@@ -86,10 +91,10 @@ const files = {
   "learn.js": await made("src/learn/main.tsx", "iife"),
   "widget.js": await made("src/widget.tsx", "esm"),
   "sheet.js": await made("src/learn/sheet.tsx", "iife"),
-  "explorer.css": await made("src/explorer.css", undefined),
-  "large.css": await made("src/large.css", undefined),
-  "learn.css": await made("src/learn.css", undefined),
-  "sheet.css": await made("src/sheet.css", undefined),
+  "explorer.css": await madeStyle("src/explorer.css"),
+  "large.css": await madeStyle("src/large.css"),
+  "learn.css": await madeStyle("src/learn.css"),
+  "sheet.css": await madeStyle("src/sheet.css"),
 };
 
 if (process.argv.includes("--check")) {

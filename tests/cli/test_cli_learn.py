@@ -85,6 +85,13 @@ def test_the_answers_of_a_class_are_graded_at_once(folder: Path, capsys: pytest.
     capsys.readouterr()
     assert main(["learn", "--gradebook", "class.json", "--key", "class.key"]) == 0
     assert re.search(r"Amara +Splitters add +1 of 1\nBao +Splitters add +0 of 1", capsys.readouterr().out)
+    assert main(["learn", "--gradebook", "class.json", "--key", "class.key", "-o", "class.csv"]) == 0
+    table = Path("class.csv").read_bytes().decode().split("\r\n")
+    assert [line.split(",")[:2] for line in table[:-1]] == [
+        ["learner", "Splitters add (of 1)"],
+        ["Amara", "1"],
+        ["Bao", "0"],
+    ]
     Path("in/Cleo.json").write_text("{", encoding="utf-8")
     code = main(["learn", "--grade", "in", "--key", "class.key"])
     shown = capsys.readouterr()
@@ -112,11 +119,19 @@ def test_the_answers_of_a_class_are_graded_at_once(folder: Path, capsys: pytest.
         (["--gradebook", "--key", "class.key"], 2, "needs files of results"),
         (["--gradebook", "set.json", "--key", "class.key"], 3, "set.json holds a question set; wanted results"),
         (["--new-key", "class.key"], 3, "exists already"),
+        (
+            ["own.md", "-o", "lessons.pdf"],
+            2,
+            "wanted a file that ends in .html or .htm; got lessons.pdf; a browser prints",
+        ),
+        (["--gradebook", "set.json", "--key", "class.key", "-o", "c.xlsx"], 2, ".html, .htm or .csv; got c.xlsx"),
+        (["--grade", "Ann.answers.json", "--key", "class.key", "-o", "c.csv"], 2, "ends in .json; got c.csv"),
     ],
 )
 def test_a_wrong_use_is_explained(
     folder: Path, capsys: pytest.CaptureFixture[str], args: list[str], code: int, part: str
 ) -> None:
+    write_answers("Ann", "7")
     capsys.readouterr()
     assert main(["learn", *args]) == code
     message = capsys.readouterr().err

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import wiregrad as wg
 from wiregrad.draw import build_picture
 from wiregrad.draw.layout.boxes import BoxKind, measure_text
-from wiregrad.draw.layout.figure import COMPACT_SIZES, NORMAL_SIZES, PlacedPicture, Sizes, find_places, place_picture
+from wiregrad.draw.layout.figure import (
+    COMPACT_SIZES,
+    NAME_ROOM,
+    NORMAL_SIZES,
+    PlacedPicture,
+    Sizes,
+    build_group_frames,
+    find_places,
+    name_frames,
+    place_picture,
+)
 from wiregrad.draw.palette import ALL_TONES, THEMES, Theme, collect_colours, contrast_ratio
 
 NEURON = "n = x1*w1 + x2*w2 + b; o = tanh(n)"
@@ -104,7 +117,7 @@ def test_numbers_stand_behind_their_node_above_and_below_the_wire() -> None:
     assert places.value.at[0] == places.grad.at[0] == rect.x + rect.width + 20
 
 
-@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+@pytest.mark.parametrize("theme", [THEMES["light"], THEMES["dark"]], ids=["light", "dark"])
 def test_the_page_has_the_colours_of_pictures(theme: Theme) -> None:
     start = ".wg-app {" if theme.name == "light" else '.wg-app[data-theme="dark"] {'
     block = COLOURS.read_text(encoding="utf-8").partition(start)[2].partition("}")[0]
@@ -116,3 +129,17 @@ def test_the_page_has_the_colours_of_pictures(theme: Theme) -> None:
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
 def test_tints_run_over_four_to_one(theme: Theme) -> None:
     assert all(contrast_ratio(*ends) >= 4 for ends in theme.tints.values())
+
+
+def test_names_of_frames_that_would_stand_on_each_other_are_one() -> None:
+    def neuron(x: Any) -> Any:
+        with wg.group("net"), wg.group("layers[0]"), wg.group("neurons[0]"):
+            return np.sin(np.tanh(x))
+
+    shown = place_picture(build_picture(wg.trace(lambda x: np.exp(neuron(x)), 0.5)), down=True)
+    frames = build_group_frames(shown)
+    names = name_frames(frames)
+    corners = [frame.columns[0] for frame, name in zip(frames, names, strict=True) if name]
+
+    assert [part for name in names if name for part in name.split("/")] == ["neuron", "net", "layers[0]", "neurons[0]"]
+    assert all(math.hypot(one.x - two.x, one.y - two.y) > NAME_ROOM for one, two in pairwise(corners))

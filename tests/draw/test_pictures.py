@@ -853,6 +853,14 @@ def test_auto_carries_both_themes_and_the_others_one() -> None:
     assert "var(" not in light + dark
 
 
+def test_the_theme_for_paper_is_the_light_one_on_white() -> None:
+    run = run_of("expression")
+    light, paper = (to_svg(run.circuit, run, theme=theme) for theme in ("light", "print"))
+
+    assert "#FFFFFF" in paper
+    assert paper == light.replace("wg-light", "wg-print").replace(THEMES["light"].paper, "#FFFFFF")
+
+
 # Text that means to break out
 
 HOSTILE = [
@@ -1153,3 +1161,35 @@ def test_svg_is_not_written_to_files_of_other_kinds(name: str, tmp_path: Path) -
         run.to_svg(tmp_path / name)
     assert not list(tmp_path.iterdir())
     run.to_svg(tmp_path / "a.svg")
+
+
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize(
+    ("formula", "factors"),
+    [
+        ("y = a - b", ["×(−1)"]),
+        ("y = -a", ["×(−1)"]),
+        ("y = 1 - a", ["×(−1)"]),
+        ("y = a - 1", []),
+        ("y = a + b", []),
+        ("y = +a", []),
+        ("y = a / b", ["×0.5", "×(−0.75)"]),
+    ],
+)
+def test_a_minus_says_which_wire_turns_its_sign(formula: str, factors: list[str], down: bool) -> None:
+    circuit = wg.circuit(formula)
+    svg = circuit.run(**{name: value for name, value in (("a", 3.0), ("b", 2.0)) if name in circuit.inputs}).to_svg(
+        down=down
+    )
+
+    assert re.findall(r">(×[^<]*)</text>", svg) == factors
+
+
+@pytest.mark.parametrize(("steps", "shown"), [(30, True), (60, False)])
+def test_a_large_picture_says_that_it_leaves_out_local_derivatives(steps: int, shown: bool) -> None:
+    circuit = wg.circuit("; ".join(f"a{k} = tanh(a{k - 1})" for k in range(1, steps)) + f"; y = a{steps - 1} * 2")
+    svg = circuit.run(a0=0.5).to_svg()
+
+    assert (">\u00d70." in svg) == shown
+    assert ("without local derivatives" in svg) != shown
+    assert "without local derivatives" not in circuit.to_svg()

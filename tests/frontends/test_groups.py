@@ -428,3 +428,25 @@ def test_objects_of_one_use_do_not_have_all_parts_searched_each_time(monkeypatch
 def test_a_label_that_pictures_cannot_show_is_refused(label: Any) -> None:
     with pytest.raises(OperandError, match="printable text without '/'; got"), wg.group(label):
         pass
+
+
+class Wrapped:
+    """A model in a model."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __call__(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_the_parameters_of_a_nested_model_have_one_prefix(depth: int) -> None:
+    model: Any = make_model(3, 1)
+    for _ in range(depth):
+        model = Wrapped(model)
+    inputs = wg.run(model, [1.0, 2.0]).circuit.inputs
+    parameters = [name for name in inputs if "neurons" in name]
+
+    assert len(parameters) == len(MLP_PARAMETERS)
+    assert {name.partition("layers")[0] for name in parameters} == {"inner." * depth}

@@ -315,9 +315,10 @@ def _found(shown: figures.PlacedPicture) -> dict[str, Any]:
         ]
         for k, link in enumerate(drawn.links)
     ]
+    frames = build_group_frames(shown)
     framed = [
-        [frame.path, [n for point in frame.trace_outline(shown.down) for n in point]]
-        for frame in build_group_frames(shown)
+        [frame.path, name, [n for point in frame.trace_outline(shown.down) for n in point]]
+        for frame, name in zip(frames, figures.name_frames(frames), strict=True)
     ]
     scale = drawn.gradient_scale()
     return {

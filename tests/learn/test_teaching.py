@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from wiregrad.errors import FileAccessError, FileFormatError, NoQuestionError
+from wiregrad.errors import FileAccessError, FileFormatError, InputError, NoQuestionError
 from wiregrad.learn.lessons import load_course
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz_run import show_number
@@ -101,6 +101,23 @@ def test_a_graded_page_holds_no_answers(questions: QuestionSet) -> None:
             if question.answer is not None and show_number(question.answer) not in str(question):
                 texts = re.findall(r">([^<>]+)<", re.sub(r"<style>.*?</style>", "", picture))
                 assert show_number(question.answer) not in texts
+
+
+def test_solutions_stand_on_a_page_for_teachers_alone() -> None:
+    questions = QuestionSet("All", "n = x1*w1 + x2*w2 + b; o = tanh(n) * w1", seed=3, count=14)
+    solutions = read_sheet(build_sheet(questions, "page.html", solutions=True))["solutions"]
+    asked = questions.draw()
+
+    assert len(solutions) == len(asked)
+    for question, (answer, *steps) in zip(asked, solutions, strict=True):
+        right = [option.text for option in question.options if option.right]
+        assert answer == (" or ".join(right) or show_number(question.answer or 0.0))
+        assert any(step.startswith("Why: ") for step in steps)
+    leaf = next(k for k, question in enumerate(asked) if question.kind == "leaf")
+    assert solutions[leaf][1].startswith("gradients: o 1, tanh(n) ")
+    assert "solutions" not in read_sheet(build_sheet(questions, "page.html"))
+    with pytest.raises(InputError, match="a graded page holds no answers"):
+        build_sheet(questions, "page.html", key=KEY, solutions=True)
 
 
 def test_right_answers_are_graded_as_right_and_the_results_are_signed() -> None:
@@ -381,6 +398,14 @@ def test_the_table_of_a_class_shows_all_results_of_a_set_that_was_handed_in_twic
     book = read_gradebook([save(tmp_path / f"{k}.json", one) for k, one in enumerate(results)], KEY)
 
     assert book.to_data()["rows"][0]["sets"] == {"Splitters add": [[3, 3], [0, 3]]}
+    assert book.to_csv().splitlines() == ["learner,Splitters add (of 3),doubts", 'Amara,"3, 0",']
+
+
+def test_a_name_is_no_formula_in_a_spreadsheet(tmp_path: Path) -> None:
+    results = grade_answers(answer_page(SPLITTERS, [*RIGHT], '=HYPERLINK("x")'), KEY)
+    book = read_gradebook([save(tmp_path / "a.json", results)], KEY)
+
+    assert book.to_csv().splitlines()[1] == '"\'=HYPERLINK(""x"")",3,'
 
 
 def test_an_answer_that_cannot_be_read_is_told_from_one_that_was_left_out(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from wiregrad.learn.lessons import QuestionScreen, load_course, open_quiz, render_course
 from wiregrad.learn.quiz_run import show_number
 from wiregrad.learn.teaching import (
+    Gradebook,
     QuestionSet,
     build_pages,
     export_site,
@@ -170,13 +171,13 @@ def test_progress_that_a_learner_saves_comes_into_the_table_of_the_class(browser
 
     assert saved.name == "progress-amara-b.json"
     assert [(row.learner, row.state) for row in book.rows] == [("Amara B.", "played"), ("Bao", "changed")]
-    assert look_at_class(browser, tmp_path / "class.html", render_gradebook(book, "Class 11b")) == []
+    assert look_at_class(browser, tmp_path / "class.html", book) == []
     assert (watched.errors, watched.foreign) == ([], [])
 
 
-def look_at_class(browser: Browser, path: Path, text: str) -> list[str]:
+def look_at_class(browser: Browser, path: Path, book: Gradebook) -> list[str]:
     """Look at the table of a class with one learner and a changed file; return violations."""
-    path.write_text(text, "utf8")
+    path.write_text(render_gradebook(book, "Class 11b"), "utf8")
     found: list[str] = []
     for size, scheme in ((WIDE, "light"), (NARROW, "dark")):
         page, _ = open_page(browser, path, size, scheme)
@@ -187,7 +188,9 @@ def look_at_class(browser: Browser, path: Path, text: str) -> list[str]:
         expect(page.locator(".advice")).to_contain_text("2 of 2 learners make this mistake: ")
         with page.expect_download() as download:
             page.get_by_role("button", name="Export CSV").click()
-        csv = Path(download.value.path()).read_text("utf8").splitlines()
+        exported = Path(download.value.path()).read_bytes().decode()
+        assert exported == book.to_csv()
+        csv = exported.splitlines()
         assert csv[0].startswith("learner,A formula is a circuit,")
         assert csv[1].startswith("Amara B.,not begun,begun,")
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
@@ -212,4 +215,36 @@ def test_a_printed_question_stays_on_one_page(browser: Browser, tmp_path: Path) 
 
     assert pages <= 6
     expect(page.get_by_role("button")).to_have_count(0)
+    page.context.close()
+
+
+def test_solutions_stand_behind_the_questions_on_a_page_of_their_own(browser: Browser, tmp_path: Path) -> None:
+    paths = export_site(tmp_path, build_pages([SET], solutions=True))
+    page, watched = open_page(browser, paths[1], WIDE, "light")
+    question = SET.draw()[0]
+    page.emulate_media(media="print")
+
+    assert page.locator(".solutions p").count() == 2
+    expect(page.locator(".solutions p").first).to_contain_text(f"1. {show_number(question.answer)}: ")
+    assert page.locator(".solutions").evaluate("part => getComputedStyle(part).breakBefore") == "page"
+    assert (watched.errors, watched.foreign, violations(page)) == ([], [], [])
+    page.context.close()
+
+
+def test_a_picture_that_is_too_large_for_a_phone_moves_to_the_side(browser: Browser, tmp_path: Path) -> None:
+    large = QuestionSet(
+        "Large", "z = w*x + b; L = -y*log(sigmoid(z)) - (1 - y)*log(1 - sigmoid(z)) + c*w^2", kinds=("leaf",)
+    )
+    paths = export_site(tmp_path, build_pages([large]))
+    page, watched = open_page(browser, paths[1], NARROW, "light")
+    picture = page.locator(".picture[tabindex]")
+    expect(picture).to_have_count(1)
+    shrinking = page.locator("img").evaluate("image => image.naturalWidth / image.clientWidth")
+
+    assert shrinking <= 1.41
+    assert picture.evaluate("part => part.scrollWidth > part.clientWidth")
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
+    assert (watched.errors, watched.foreign, violations(page)) == ([], [], [])
+    page.emulate_media(media="print")
+    assert page.locator("img").evaluate("image => image.clientWidth <= image.parentElement.parentElement.clientWidth")
     page.context.close()

@@ -75,7 +75,7 @@ function found(made: Picture): unknown {
     wires: made.wires.map((w) => [
       ...[w.from, w.to, w.reader, w.slot, w.wires, w.shape, w.stub, flat(w.points), [w.pillSlot, w.sentSlot].map(flatSlot)],
     ]),
-    frames: made.frames.map((frame) => [frame.path, flat(frame.points)]),
+    frames: made.frames.map((frame) => [frame.path, frame.name, flat(frame.points)]),
   };
 }
 

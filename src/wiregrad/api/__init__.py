@@ -130,8 +130,8 @@ class Drawable:
     def to_svg(self, path: str | PathLike[str] | None = None, **options: Unpack[SvgOptions]) -> str:
         """Draw as SVG, and write it to a file if a path is given.
 
-        Options: `theme` (auto, light, dark), `down`, `split`, `depth`, `opened`, `cap`, `digits`, and `animate`, which
-        lets the picture of a run play forward and backward by itself.
+        Options: `theme` (auto, light, dark, print), `down`, `split`, `depth`, `opened`, `cap`, `digits`, and `animate`,
+        which lets the picture of a run play forward and backward by itself.
 
         >>> circuit("x * x").to_svg().startswith("<svg")
         True

@@ -35,6 +35,7 @@ from wiregrad.inspect.explain import Explanation, explain_value
 from wiregrad.inspect.flight_recorder import Event, Flight, Snapshot, copy_step
 from wiregrad.ir import join_first_names
 from wiregrad.lazy import NamedTuple, load_module_lazily
+from wiregrad.learn.handwritten import name_mistakes
 
 if TYPE_CHECKING:
     from wiregrad.explorer import local_server
@@ -176,6 +177,8 @@ class HandwrittenCheck(GradientCheck):
     compared: int = 0
     """Number of elements of the gradient that were compared."""
     differences: tuple[GradientDifference, ...] = ()
+    mistakes: tuple[str, ...] = ()
+    """The mistakes in a backward pass that give just these numbers, if any do."""
 
     @property
     def ok(self) -> bool:
@@ -196,6 +199,9 @@ class HandwrittenCheck(GradientCheck):
         factor = self._find_factor()
         if factor is not None:
             yield f"  each is {format_brief_number(factor)} times wiregrad's"
+            return
+        for k, mistake in enumerate(self.mistakes):
+            yield f"  {'or' if k else 'these numbers come out'} if {mistake}"
 
     def _find_factor(self) -> PythonNumber | None:
         """Return the factor that all wrong elements have in common, as where a sign or a mean was forgotten."""
@@ -221,6 +227,7 @@ def _compare_handwritten(
     gradients = iter(run.grads.items())
     compared = 0
     differences: dict[str, list[GradientDifference]] = {}
+    given: dict[str, object] = {}
     result = grad(*args, **kwargs)
     is_tuple_wanted = len(args) > 1 and not isinstance(result, tuple)
     hint = "; the gradients of several arguments stand in a tuple" if is_tuple_wanted else ""
@@ -229,11 +236,15 @@ def _compare_handwritten(
             name, gradient = next(gradients) if is_movable(leaf) else ("", None)
             if gradient is not None and item is not None:
                 compared += np.size(gradient)
+                given[name] = item
                 differences[name] = [*_list_differences(name, item, np.asarray(gradient), hint, rtol, atol)]
     if not compared:
         raise InputError("grad= gave nothing to compare: wanted the gradient of the first argument, or of each")
     found = {field.name: getattr(report, field.name) for field in fields(report)}
-    return HandwrittenCheck(**found, compared=compared, differences=tuple(_drop_rounding(run, differences)))
+    wrong = tuple(_drop_rounding(run, differences))
+    inputs = {name: run[name].value for name in run.circuit.inputs}
+    mistakes = name_mistakes(run.circuit, inputs, given) if wrong else []
+    return HandwrittenCheck(**found, compared=compared, differences=wrong, mistakes=tuple(mistakes))
 
 
 def _drop_rounding(run: Run, differences: Mapping[str, Sequence[GradientDifference]]) -> Iterator[GradientDifference]:

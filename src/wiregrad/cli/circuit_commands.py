@@ -46,6 +46,7 @@ from wiregrad.cli.command_base import (
 from wiregrad.cli.command_base import document_run as document_of
 from wiregrad.codegen import LANGUAGE_MODULES
 from wiregrad.codegen.listing import LISTING_FUNCTIONS
+from wiregrad.draw.palette import AUTO_THEME, THEMES
 from wiregrad.dtypes import count_with_noun, format_all_digits, format_brief_number
 from wiregrad.errors import NoRuleError, OperandError, require_package
 from wiregrad.files import encode_circuit_file
@@ -484,7 +485,10 @@ draw_command = TargetCommand(
         click.Option(["--split"], is_flag=True, help="Draw the splitters behind values that are read more than once."),
         click.Option(["--down"], is_flag=True, help="Draw from top to bottom (not in txt)."),
         click.Option(
-            ["--theme"], type=click.Choice(["auto", "light", "dark"]), default="auto", help="Colours of an SVG."
+            ["--theme"],
+            type=click.Choice([AUTO_THEME, *THEMES]),
+            default=AUTO_THEME,
+            help="Colours of an SVG; print is light on white.",
         ),
         click.Option(["--ascii", "plain"], is_flag=True, help="Use ASCII characters only, in txt and the terminal."),
     ],

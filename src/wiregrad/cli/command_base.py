@@ -397,6 +397,16 @@ def _advise_pair(text: str, following: str) -> str:
     return '; a formula with spaces stands in quotes: "a * b"' if is_part_of_formula or os.path.exists(text) else ""
 
 
+def _is_formula_text(text: str) -> bool:
+    """Return whether a text reads as a formula and not as NAME=VALUE: `y = x*x`, `x*x + 1`.
+
+    >>> [_is_formula_text(text) for text in ("x*x + 1", "y = x*x", "x=1e+5", "x = 2", "x=@a+b.csv", "x=[1, 2]")]
+    [True, True, False, False, False, False]
+    """
+    value = text.rpartition("=")[2].strip()
+    return bool(re.search(r"[-+*/^(;]", value)) and value[:1] not in "@['\"" and not _is_number(value)
+
+
 def _is_number(text: str) -> bool:
     with suppress(ValueError):
         return math.isfinite(float(text))
@@ -1295,7 +1305,11 @@ class TargetCommand(ExampleCommand):
         """Return the target of the command."""
         refuse_unknown_options(self, formula, values)
         pairs = join_spaced_pairs(values)
-        if pairs and pairs[0].isidentifier() and any("--of" in param.opts for param in self.params):
+        has_of = any("--of" in param.opts for param in self.params)
+        if has_of and pairs and formula.isidentifier() and _is_formula_text(pairs[0]):
+            # The name of the node came first, and the formula behind it.
+            raise unreadable_value_error(pairs[0], f"; the formula comes first, and the node as --of {formula}")
+        if has_of and pairs and pairs[0].isidentifier():
             following = pairs[1] if len(pairs) > 1 else ""
             advice = _advise_pair(pairs[0], following) or f"; a node that is asked about is given as --of {pairs[0]}"
             raise unreadable_value_error(pairs[0], advice)

@@ -30,6 +30,7 @@ from wiregrad.cli.command_base import (
     complete_file_names,
     encode_lines,
     escape_control_characters,
+    join_endings,
     json_option,
     parse_target,
     refuse_unknown_options,
@@ -134,6 +135,8 @@ def _explore_target(
     address: str | None,
 ) -> None:
     formula = formula or DEFAULT_PRESET
+    if output is not None:
+        _check_ending(output)
     refuse_unknown_options(explore_command, formula, values)
     flight_path = _find_flight(formula)
     if flight_path is not None:
@@ -209,6 +212,19 @@ def _is_formula(circuit: Circuit, text: str) -> bool:
         return False
 
 
+PAGE_ENDINGS = (".html", ".htm")
+PRINTING_ADVICE = "; a browser prints a page: chromium --headless --print-to-pdf=FILE.pdf FILE.html"
+
+
+def _check_ending(output: str, endings: Sequence[str] = PAGE_ENDINGS) -> str:
+    """Return the ending of a file that is to be written; raise for one that says another form than will be in it."""
+    ending = "" if output == STDIO else Path(output).suffix.lower()
+    if ending and ending not in endings:
+        advice = PRINTING_ADVICE if ending == ".pdf" else ""
+        raise click.UsageError(f"wanted a file that ends in {join_endings(endings)}; got {output}{advice}")
+    return ending
+
+
 def _save_page(output: str, circuit: Circuit, run: Run, source: bool, formula: str | None) -> None:
     data = page_data.build_file_data(circuit, run, source=source, formula=formula)
     if "note" in data:
@@ -257,18 +273,22 @@ def _start_quiz(
     count: int | None,
     answers: str | None,
     output: str | None,
+    solutions: bool,
     document: bool,
 ) -> None:
+    if solutions and output is None:
+        raise click.UsageError("--solutions needs -o FILE: they stand behind the questions of a page")
     circuit, leaves = _choose_circuit(formula, values, preset)
     chosen = tuple(kinds) or PAGE_KINDS
     if output is not None:
         if document or answers is not None:
             raise click.UsageError("-o writes a page of questions; --json and --answers cannot be combined with it")
+        _check_ending(output)
         text = (formula or "") if preset is None else PRESETS[preset].formula
         if not _is_formula(circuit, text):
             raise click.UsageError("-o writes a page, which needs the circuit as a formula")
         questions = QuestionSet(text[:MAX_TEXT], text, seed, leaves, chosen, count)
-        write_output(output, encode_lines(build_sheet(questions, output).html))
+        write_output(output, encode_lines(build_sheet(questions, output, solutions=solutions).html))
         return
     if document or answers is not None:
         source = QuestionSource(circuit, seed, leaves)
@@ -400,6 +420,7 @@ def _print_text(text: str) -> None:
     click.echo(escape_control_characters(text))
 
 
+SOLUTIONS_HELP = "Put the solutions behind the questions of a page, for a teacher."
 quiz_command = ExampleCommand(
     "quiz",
     example="quiz --preset neuron --seed 7",
@@ -426,6 +447,7 @@ quiz_command = ExampleCommand(
         click.Option(
             ["-o", "--output"], metavar="FILE", help="Write a page of questions as one HTML file; - is stdout."
         ),
+        click.Option(["--solutions"], is_flag=True, help=SOLUTIONS_HELP),
         json_option(),
     ],
     callback=_start_quiz,
@@ -446,6 +468,7 @@ def _run_learn(
     port: int,
     folder: str | None,
     graded: bool,
+    solutions: bool,
     key_file: str | None,
     new_key: str | None,
     grade: bool,
@@ -464,11 +487,14 @@ def _run_learn(
     chosen = [option for option, is_chosen in actions.items() if is_chosen]
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(chosen)} cannot be combined; give one of them")
+    if solutions and (folder is None or graded):
+        reason = "a graded page holds no answers" if graded else "they stand behind the questions of a page"
+        raise click.UsageError(f"--solutions needs --export DIR without --graded: {reason}")
     if new_key is not None:
         create_key(new_key)
         click.echo(f"wrote {new_key}: keep it, and give it to nobody", err=True)
     elif folder is not None:
-        _export_pages(folder, paths, _need_key(key_file, "--graded") if graded else None, title)
+        _export_pages(folder, paths, _need_key(key_file, "--graded") if graded else None, solutions, title)
     elif grade:
         _grade_files(paths, _need_key(key_file, "--grade"), output)
     elif gradebook:
@@ -500,6 +526,7 @@ def _open_lessons(
         for lesson in course:
             _print_text(str(lesson))
     elif output is not None:
+        _check_ending(output)
         write_output(output, encode_lines(lessons.render_course(course, title)))
     else:
         data = lessons.build_course_data(course, title)
@@ -517,13 +544,13 @@ def _need_key(path: str | None, option: str) -> bytes:
     return read_key(path)
 
 
-def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: str | None) -> None:
+def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, solutions: bool, title: str | None) -> None:
     """Write a page with the lessons and a page for each question set; without files, those of the package."""
     texts = [path for path in paths if path.endswith(LESSON_ENDING)]
     sets = [questions for path in paths if path not in texts for questions in read_question_file(path)]
     if not paths:
         sets = [QuestionSet(name.capitalize(), PRESETS[name].formula) for name in EXPORTED_PRESETS]
-    pages = build_pages(sets, key=key)
+    pages = build_pages(sets, key=key, solutions=solutions)
     if texts or not paths:
         course = _read_lessons(texts)
         about = f"{len(course)} lesson{'s' * (len(course) != 1)}"
@@ -549,6 +576,7 @@ def _grade_files(paths: Sequence[str], key: bytes, output: str | None) -> None:
 
 
 def _write_json(output: str | None, data: object) -> None:
+    _check_ending(output or STDIO, [".json"])
     write_output(output or STDIO, encode_lines(json.dumps(data, indent=2, allow_nan=False)))
 
 
@@ -556,8 +584,12 @@ EXPORTED_PRESETS = ("expression", "fan-out", "neuron", "sigmoid", "router")
 """The presets that are exported where no question set is given: the worked examples."""
 
 
+GRADEBOOK_ENDINGS = (*PAGE_ENDINGS, ".csv")
+
+
 def _print_gradebook(paths: Sequence[str], key: bytes, output: str | None, title: str) -> None:
-    """Print the table, or write it as a page; exit with 1 if a file was changed or is not signed."""
+    """Print the table, or write it as a page or CSV; exit with 1 if a file was changed or is not signed."""
+    ending = _check_ending(output or STDIO, GRADEBOOK_ENDINGS)
     texts = [path for path in paths if path.endswith(LESSON_ENDING)]
     files = [path for path in paths if path not in texts]
     if not files:
@@ -565,6 +597,8 @@ def _print_gradebook(paths: Sequence[str], key: bytes, output: str | None, title
     book = read_gradebook(list_json_files(files), key, _read_lessons(texts))
     if output is None:
         _print_text(str(book))
+    elif ending == ".csv":
+        write_output(output, book.to_csv().encode())
     else:
         write_output(output, encode_lines(render_gradebook(book, title)))
     if book.doubtful:
@@ -590,6 +624,7 @@ learn_command = ExampleCommand(
             help="Write a site: FILEs are lessons in Markdown and question sets in JSON.",
         ),
         click.Option(["--graded"], is_flag=True, help="Export questions without answers, to be graded; needs --key."),
+        click.Option(["--solutions"], is_flag=True, help=SOLUTIONS_HELP),
         click.Option(["--title"], help="The title of the page of lessons, of the exported site, or of the class."),
         click.Option(["--new-key"], metavar="FILE", help="Make a key, readable by you alone."),
         click.Option(["--key", "key_file"], metavar="FILE", help="The key that signs sets and results."),
@@ -601,7 +636,8 @@ learn_command = ExampleCommand(
         click.Option(
             ["--gradebook"],
             is_flag=True,
-            help="Print a table of FILEs or folders, results and saved progress; -o writes a page. 1 if one changed.",
+            help="Print a table of FILEs or folders, results and saved progress; -o writes a page, or .csv. 1 if "
+            "one changed.",
         ),
     ],
     callback=_run_learn,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -181,7 +181,9 @@ DARK_THEME = Theme(
     words={POSITIVE_TONE: "#7CC6F0", NEGATIVE_TONE: "#F5B45F"},
     zero="#8F949B",
 )
-THEMES = {theme.name: theme for theme in (LIGHT_THEME, DARK_THEME)}
+PRINT_THEME = replace(LIGHT_THEME, name="print", paper="#FFFFFF")
+"""The light theme on white paper, for reports and slides."""
+THEMES = {theme.name: theme for theme in (LIGHT_THEME, DARK_THEME, PRINT_THEME)}
 
 ALL_TONES = (
     *(f"{sign}{step}" for sign in (POSITIVE_TONE, NEGATIVE_TONE, MIXED_TONE) for step in range(1, TONE_STEPS + 1)),

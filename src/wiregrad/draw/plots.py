@@ -22,8 +22,10 @@ from wiregrad.draw.layout.boxes import clip_distinctly, clip_front, count_column
 from wiregrad.draw.palette import NEGATIVE_TONE, POSITIVE_TONE, THEMES, Theme
 from wiregrad.errors import InputError, short_repr
 
+LIGHT_CURVE_COLOURS = ("#0072B2", "#BA5200", "#007A5A", "#9A3F92", "#6E6200", "#B3304A")
 CURVE_COLOURS = {
-    "light": ("#0072B2", "#BA5200", "#007A5A", "#9A3F92", "#6E6200", "#B3304A"),
+    "light": LIGHT_CURVE_COLOURS,
+    "print": LIGHT_CURVE_COLOURS,
     "dark": ("#56B4E9", "#F0A03C", "#35C79B", "#DE8CD2", "#D3C84B", "#F08A98"),
 }
 """Colours of curves, with the contrast of text; names are beside the curves, so no one has to tell hues apart."""

@@ -47,6 +47,7 @@ from wiregrad.draw.layout.figure import (
     SMALL_FONT_SIZE,
     Anchor,
     BoxPlaces,
+    Detail,
     GroupFrame,
     OutputMark,
     PagePoint,
@@ -60,6 +61,7 @@ from wiregrad.draw.layout.figure import (
     count_unframed_groups,
     find_places,
     make_slot,
+    name_frames,
     place_output,
     place_picture,
     place_port,
@@ -679,8 +681,8 @@ def to_svg(
 ) -> str:
     """Return the picture of a circuit, and of a run on it, as SVG.
 
-    `theme` is light, dark or auto (what the reader's system prefers); `down` lets values flow downwards. With `animate`
-    the picture of a run plays forward and backward by itself. All other options are those of
+    `theme` is light, dark, print (light on white) or auto (what the reader's system prefers); `down` lets values flow
+    downwards. With `animate` the picture of a run plays forward and backward by itself. All other options are those of
     `wiregrad.draw.build_picture`.
 
     >>> from wiregrad.ir import parse_text
@@ -786,13 +788,14 @@ class _SvgPage:
         bands = max(self.figure.bands, default=0) + 1
         about += f"; in {bands} {'columns' if self.figure.down else 'rows'}" if bands > 1 else ""
         about += f"; {count_with_noun(missing, 'group')} without a frame, since others stand between" if missing else ""
+        leaves_out = self.figure.measure.detail >= Detail.NO_LOCAL and any(link.pill for link in self.picture.links)
+        about += "; without local derivatives" if self.picture.ran and leaves_out else ""
         start = measure_text(title, 13, bold=True) + 10
         text = write_words(title, PAGE_MARGIN, 22, "title") + write_words(about, PAGE_MARGIN + start, 22, "note")
         return text, start + measure_text(about, 11)
 
     def _draw_frames(self, framed: Sequence[GroupFrame]) -> Iterator[str]:
-        for frame in framed:
-            name = frame.path.rpartition("/")[2]
+        for frame, name in zip(framed, name_frames(framed), strict=True):
             first = frame.columns[0]
             # The name is in the first column, which is narrow if the frame follows its boxes.
             named = write_words(clip_end(name, max(4, int(first.width) // 8)), first.x + 10, first.y + 14, "group")

@@ -485,7 +485,7 @@ class Flow(Report):
         yield from _capped_findings(self.findings)
 
     def to_svg(self, *, theme: str = "auto") -> str:
-        """Return the flow as a bar chart on a log scale; `theme` is light, dark or auto."""
+        """Return the flow as a bar chart on a log scale; `theme` is light, dark, print or auto."""
         visible = choose_layers(self.layers)
         return draw_bars(
             [_layer_bar(layer) for layer in visible],
@@ -905,7 +905,7 @@ class Histogram(Report):
                 yield label, count
 
     def to_svg(self, *, theme: str = "auto") -> str:
-        """Return the histogram as columns; `theme` is light, dark or auto."""
+        """Return the histogram as columns; `theme` is light, dark, print or auto."""
         bars = [HistogramColumn(_format_edge(row), row.count, -1) for row in self.bins if row.sign < 0]
         bars.append(HistogramColumn("0", self.zeros))
         bars += [HistogramColumn(_format_edge(row), row.count, 1) for row in self.bins if row.sign > 0]

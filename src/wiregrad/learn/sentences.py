@@ -406,7 +406,7 @@ NAMELESS: Final = frozenset({"neutral", "near", "unreadable", "only-here", "righ
 """Keys of verdicts that are no mistakes with a name."""
 
 
-UNNAMED: Final[dict[str, str]] = {"neutral": "other", "unreadable": "not readable"}
+UNNAMED: Final[dict[str, str]] = {"near": "rounded too far", "neutral": "other", "unreadable": "not readable"}
 """What wrong answers are called in tables that show no mistake, by key."""
 
 

@@ -26,6 +26,7 @@ from typing import Any, Final
 from wiregrad.errors import (
     FileAccessError,
     FileFormatError,
+    InputError,
     NoQuestionError,
     WiregradError,
     short_repr,
@@ -346,8 +347,13 @@ class SitePage:
     about: str = ""
 
 
-def build_sheet(questions: QuestionSet, name: str, *, key: bytes | None = None) -> SitePage:
-    """Return the page of a question set; with a key it is a graded one, which holds no answers."""
+def build_sheet(questions: QuestionSet, name: str, *, key: bytes | None = None, solutions: bool = False) -> SitePage:
+    """Return the page of a question set; with a key it is a graded one, which holds no answers.
+
+    With `solutions` they stand behind the questions, on paper on pages of their own.
+    """
+    if key is not None and solutions:
+        raise InputError("a graded page holds no answers: write the page with the solutions without a key")
     source = questions.open_source()
     asked = questions.draw(source)
     sheet: dict[str, Any] = {
@@ -358,6 +364,8 @@ def build_sheet(questions: QuestionSet, name: str, *, key: bytes | None = None) 
     }
     if key is not None:
         sheet["signature"] = _sign_set(questions, key)
+    if solutions:
+        sheet["solutions"] = [_describe_solution(source, question) for question in asked]
     about = f"{len(asked)} {'graded ' * (key is not None)}questions on {questions.formula}"
     return SitePage(name, questions.title, render_page({"sheet": sheet}, questions.title), about)
 
@@ -374,6 +382,19 @@ def _describe_question(source: QuestionSource, question: Question) -> dict[str, 
         "picture": _encode_picture(draw_question(source.owner, question)),
         "tall": _encode_picture(draw_question(source.owner, question, down=True)),
     }
+
+
+def _describe_solution(source: QuestionSource, question: Question) -> list[str]:
+    """Return the answer to a question and what leads to it: for a leaf, the gradients on the way back."""
+    right = [option.text for option in question.options if option.right]
+    answer = " or ".join(right) if question.answer is None else show_number(question.answer)
+    steps = [question.step, question.why]
+    if question.kind == "leaf":
+        run = source.owner.run(question.leaves)
+        nodes = reversed(source.owner.functions)
+        gradients = ", ".join(f"{source.owner.title(node)} {show_number(run.upstream(node))}" for node in nodes)
+        steps.insert(0, f"gradients: {gradients}")
+    return [answer, *(f"{step.removesuffix('.')}." for step in steps if step)]
 
 
 def _encode_picture(svg: str) -> str:
@@ -427,12 +448,12 @@ def export_site(folder: str | Path, pages: Sequence[SitePage], title: str = "Que
     return paths
 
 
-def build_pages(sets: Sequence[QuestionSet], *, key: bytes | None = None) -> list[SitePage]:
+def build_pages(sets: Sequence[QuestionSet], *, key: bytes | None = None, solutions: bool = False) -> list[SitePage]:
     """Return the pages of question sets, named after their titles."""
     pages: list[SitePage] = []
     for k, questions in enumerate(sets, 1):
         words = re.sub(r"[^a-z0-9]+", "-", questions.title.lower()).strip("-")[:40]
-        pages.append(build_sheet(questions, f"{k:02}-{words or 'questions'}.html", key=key))
+        pages.append(build_sheet(questions, f"{k:02}-{words or 'questions'}.html", key=key, solutions=solutions))
     return pages
 
 
@@ -610,6 +631,47 @@ class Gradebook(Report):
         facts = {"files": len(self.rows), "signed": signed, "played": sum(row.state == PLAYED for row in self.rows)}
         unnamed = list(UNNAMED.values())
         return {"lessons": list(self.lessons), "unnamed": unnamed, "rows": list(rows.values()), **facts}
+
+    def to_csv(self) -> str:
+        """Return the class as text for a spreadsheet: a line for each learner, the right answers of a set as numbers.
+
+        A cell that looks like a formula is made text. The page exports the same table.
+        """
+        rows = self.to_data()["rows"]
+        lessons = self.lessons if any(row["lessons"] for row in rows) else ()
+        sets = list(dict.fromkeys(title for row in rows for title in row["sets"]))
+        columns = [_choose_column(title, [row["sets"].get(title, []) for row in rows]) for title in sets]
+        names = sorted({name for row in rows for name in row["mistakes"]}, key=lambda name: _rank_mistake(rows, name))
+        lines = [["learner", *lessons, *(title for title, _ in columns), *names, "doubts"]]
+        for k, row in enumerate(rows):
+            states = [LESSON_WORDS[state] for state in row["lessons"] or ["new"] * len(lessons)] if lessons else []
+            mistakes = [row["mistakes"].get(name, "") for name in names]
+            cells = [cells[k] for _, cells in columns]
+            lines.append([row["learner"], *states, *cells, *mistakes, "; ".join(row["doubts"])])
+        return "".join(",".join(map(_quote_cell, line)) + "\r\n" for line in lines)
+
+
+LESSON_WORDS: Final = {"done": "done", "begun": "begun", "new": "not begun"}
+
+
+def _rank_mistake(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[int, str]:
+    """Return what sorts mistakes: those that most learners have open come first."""
+    return -sum(row["mistakes"].get(name) == OPEN for row in rows), name
+
+
+def _choose_column(title: str, scores: Sequence[Sequence[Sequence[int]]]) -> tuple[str, list[str]]:
+    """Return the title and the cells of a set: numbers, unless files of it have different numbers of questions."""
+    counts = {count for handed_in in scores for _, count in handed_in}
+    if len(counts) != 1:
+        return title, [", ".join(f"{right} of {count}" for right, count in handed_in) for handed_in in scores]
+    return f"{title} (of {counts.pop()})", [", ".join(str(right) for right, _ in handed_in) for handed_in in scores]
+
+
+def _quote_cell(text: str) -> str:
+    if not re.search(r'[",\r\n]|^[=+@-]', text):
+        return text
+    guard = "'" if text[0] in "=+@-" else ""
+    return '"' + guard + text.replace('"', '""') + '"'
 
 
 def _explain_doubt(row: GradebookRow) -> str:

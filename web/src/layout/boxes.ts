@@ -135,7 +135,7 @@ export function linkOf(artist: Artist, reader: number, slot: number, from: numbe
   const carried = source ?? node.sources[slot]!;
   const input = inputName(node, slot);
   const shape = shapeOf(artist, carried);
-  const pill = shape === "" && hasLocal(node) && artist.active[carried] === true;
+  const pill = shape === "" && hasLocal(node, slot) && artist.active[carried] === true;
   const link: Link = { from, to, reader, slot, source: carried, input, local: null, sent: null, wires: 1, pill, shape };
   const flow = artist.run?.wires[artist.run.starts[reader]! + slot];
   if (flow === undefined) return link;
@@ -146,11 +146,12 @@ export function linkOf(artist: Artist, reader: number, slot: number, from: numbe
   return link;
 }
 
-/** Whether a node has one local derivative for each input that is worth writing: those of sums are always 1 or -1. */
-function hasLocal(node: CircuitNode): boolean {
-  if (libraryOf(node.op) !== undefined) return true;
-  const op = opOf(node.op);
-  return op !== undefined && op.pattern !== "distribute" && op.pattern !== "merge";
+/** Whether a node has a local derivative for an input that is worth writing: that of a sum is always 1. */
+function hasLocal({ op }: CircuitNode, slot: number): boolean {
+  const record = opOf(op);
+  if (!record) return libraryOf(op) !== undefined;
+  // What only distributes has a constant slope: a minus has -1 at the input that it takes away.
+  return record.pattern !== "merge" && (record.pattern !== "distribute" || (record.rules[slot] as () => number)() !== 1);
 }
 
 /** The shape of a node's array without brackets; empty for a number. */

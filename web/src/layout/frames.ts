@@ -11,6 +11,8 @@ import type { Spot } from "./shapes";
 /** How far a frame is from its boxes, and from the first of them, where its name stands. */
 const SIDE = 8;
 const TOP = 20;
+/** Names of frames that stand at most so far from each other cannot both be read. */
+const NAME = 14;
 /** How much farther for every level of groups inside. */
 const SIDE_STEP = 4;
 const TOP_STEP = 16;
@@ -20,6 +22,8 @@ type Span = readonly [start: number, end: number];
 /** The frame of a group in one band: the columns it consists of, and its corners, once around. */
 export interface Frame {
   path: string;
+  /** Names that would stand on each other are one, at the inner frame: `out/layers`. */
+  name: string;
   columns: Rect[];
   outline: Spot[];
 }
@@ -58,7 +62,15 @@ function framed(some: Around, path: string, made: readonly Frame[], whole: boole
   for (const columns of [wholeColumn(some), steppedColumns(some)]) {
     const stepped = outer.some((frame) => frame.columns.length > 1 && meets(frame.columns, columns[0]!));
     if (!(columns.length === 1 && stepped) && !others.some((rect) => meets(columns, rect))) {
-      return { path, columns, outline: outlineOf(columns, some.down) };
+      const [at] = columns;
+      let name = path.replace(/.*\//, "");
+      for (const around of outer) {
+        const [there] = around.columns;
+        if (!around.name || Math.hypot(at!.x - there!.x, at!.y - there!.y) > NAME) continue;
+        name = `${around.name}/${name}`;
+        around.name = "";
+      }
+      return { path, name, columns, outline: outlineOf(columns, some.down) };
     }
     if (whole) return null;
   }

@@ -195,11 +195,9 @@ function finished(figure: Figure): Picture {
     width: most([figure.width, ...corners.map((rect) => rect.x + rect.width)], 0) - left,
     height: most([figure.height, ...corners.map((rect) => rect.y + rect.height)], 0) - top,
     ...withPlaces(drawn, figure.rects, figure.ranks, figure.routes, figure.rooms, measure),
-    frames: frames.map(({ path, columns, outline }) => {
-      const first = columns[0]!;
-      const name = path.slice(path.lastIndexOf("/") + 1);
-      return { path, name, points: outline.map(point), at: { x: first.x + 10, y: first.y + 14 }, room: first.width };
-    }),
+    frames: frames.map(({ path, name, columns: [first], outline }) => (
+      { path, name, points: outline.map(point), at: { x: first!.x + 10, y: first!.y + 14 }, room: first!.width }
+    )),
     scale: gradientScale(drawn),
   };
 }

@@ -86,6 +86,6 @@ export function sizesOf(detail: number): Sizes {
 
 /** Return the detail level of a picture that need not fit a frame. */
 export function usualDetail(boxes: number): number {
-  if (boxes <= 24) return DETAIL.full;
+  if (boxes <= 40) return DETAIL.full;
   return boxes <= 80 ? DETAIL.noLocal : DETAIL.compact;
 }

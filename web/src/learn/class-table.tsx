@@ -59,7 +59,7 @@ export function ClassTable({ book }: { book: ClassBook }) {
         </p>
       </div>
       <h1>{title}</h1>
-      <p class="about">{`${book.files} files read, none sent anywhere. ${book.signed} signed, ${book.played} played again and found true.`}</p>
+      <p class="about">{`${book.files} files read, none sent anywhere. ${book.signed} signed${book.played ? `, ${book.played} played again and found true` : ""}.`}</p>
       <div class="wide" role="region" aria-label="Class" tabIndex={0}>
         <table>
           <thead>
@@ -85,7 +85,7 @@ export function ClassTable({ book }: { book: ClassBook }) {
               <th scope="row">done</th>
               {lessons.map((lesson, k) => <td key={lesson} class="num">{rows.filter((row) => row.lessons[k] === "done").length || "–"}</td>)}
               {sets.map((set) => <td key={set} class="num">{rows.filter((row) => row.sets[set]).length}</td>)}
-              {names.map((name) => <td key={name} class="num"><b>{countOf(rows, name, "open")}</b>{` of ${countOf(rows, name)}`}</td>)}
+              {names.map((name) => <td key={name} class="num"><OpenCount open={countOf(rows, name, "open")} met={countOf(rows, name)} /></td>)}
             </tr>
           </tfoot>
         </table>
@@ -117,6 +117,11 @@ function Advice({ rows, names, lessons }: { rows: readonly ClassRow[]; names: re
   );
 }
 
+/** How many learners have a mistake open, and of how many if others have cleared it. */
+function OpenCount({ open, met }: { open: number; met: number }) {
+  return <><b>{open}</b>{met > open && ` of ${met}`}</>;
+}
+
 function Dot({ state }: { state: string }) {
   return (
     <svg width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">
@@ -138,16 +143,24 @@ function MistakeCell({ state }: { state: MistakeState | undefined }) {
   return <td class="mistake">{state === "open" ? <span class="still"><Squiggle /></span> : <Settled />}<span class="aloud">{state}</span></td>;
 }
 
+/** The title of a set in a spreadsheet, with how many questions it has, and the right answers of a learner as a number. */
+function columnOf(rows: readonly ClassRow[], set: string): [title: string, cell: (row: ClassRow) => string] {
+  const counts = new Set(rows.flatMap((row) => (row.sets[set] ?? []).map(([, count]) => count)));
+  if (counts.size !== 1) return [set, (row) => scoresOf(row, set)];
+  return [`${set} (of ${[...counts][0]})`, (row) => (row.sets[set] ?? []).map(([right]) => right).join(", ")];
+}
+
 const quoted = (text: string): string => (/[",\n]|^[=+@-]/.test(text) ? `"${text.replace(/^(?=[=+@-])/, "'").replaceAll('"', '""')}"` : text);
 
 /** The table as text for a spreadsheet; a cell that looks like a formula is made text. */
 export function csvOf({ rows }: ClassBook, lessons: readonly string[], sets: readonly string[], names: readonly string[]): string {
+  const columns = sets.map((set) => columnOf(rows, set));
   const lines = [
-    ["learner", ...lessons, ...sets, ...names, "doubts"],
+    ["learner", ...lessons, ...columns.map(([title]) => title), ...names, "doubts"],
     ...rows.map((row) => [
       row.learner,
       ...lessons.map((_, k) => LESSON_WORDS[row.lessons[k] ?? "new"] ?? ""),
-      ...sets.map((set) => scoresOf(row, set)),
+      ...columns.map(([, cell]) => cell(row)),
       ...names.map((name) => row.mistakes[name] ?? ""),
       row.doubts.join("; "),
     ]),

@@ -27,6 +27,8 @@ interface Sheet {
   graded: boolean;
   set: { formula: string; seed: number; leaves: Record<string, number>; kinds: string[]; count: number | null };
   questions: ShownQuestion[];
+  /** The answer to each question and what leads to it; only on a page for teachers. */
+  solutions?: [answer: string, ...steps: string[]][];
   signature?: string;
 }
 
@@ -62,15 +64,25 @@ interface Outcome {
 /** How many times smaller than it was drawn a picture may be shown: then its numbers are 9 pixels high. */
 const MAX_SHRINKING = 1.4;
 
-/** The picture of a question: from top to bottom where it would be too small to read from left to right. */
+/**
+ * The picture of a question: from top to bottom where it would be too small to read from left to right. One that is too
+ * small even then is as wide as it must be, and moves to the side in its frame.
+ */
 function QuestionImage({ shown, alt }: { shown: ShownQuestion; alt: string }) {
   const [tall, setTall] = useState(false);
+  const [least, setLeast] = useState(0);
+  const fit = ({ naturalWidth, clientWidth, currentSrc }: HTMLImageElement): void => {
+    if (naturalWidth <= MAX_SHRINKING * clientWidth) return;
+    if (currentSrc === shown.tall) setLeast(naturalWidth / MAX_SHRINKING);
+    else setTall(true);
+  };
   return (
-    <picture>
-      <source media="(max-width: 600px)" srcset={shown.tall} />
-      <img src={tall ? shown.tall : shown.picture} alt={alt}
-        onLoad={({ currentTarget: { naturalWidth, clientWidth } }) => naturalWidth > MAX_SHRINKING * clientWidth && setTall(true)} />
-    </picture>
+    <div class="picture" {...(least ? { role: "region", "aria-label": "Picture", tabIndex: 0 } : {})}>
+      <picture>
+        <source media="(max-width: 600px)" srcset={shown.tall} />
+        <img src={tall ? shown.tall : shown.picture} alt={alt} style={{ minWidth: `${least}px` }} onLoad={({ currentTarget }) => fit(currentTarget)} />
+      </picture>
+    </div>
   );
 }
 
@@ -134,7 +146,7 @@ function fileOf(learner: string, title: string): string {
 }
 
 function SheetApp({ sheet }: { sheet: Sheet }) {
-  const { questions, title, graded, set, signature } = sheet;
+  const { questions, solutions, title, graded, set, signature } = sheet;
   const [learner, setLearner] = useState("");
   const [outcomes, setOutcomes] = useState<readonly (Outcome | null)[]>(questions.map(() => null));
   const [answers, setAnswers] = useState<readonly string[]>(questions.map(() => ""));
@@ -172,6 +184,12 @@ function SheetApp({ sheet }: { sheet: Sheet }) {
             onCheck={asked && (() => check(asked, k))} />
         ))}
       </ol>
+      {solutions && (
+        <section class="solutions">
+          <h2>Solutions</h2>
+          {solutions.map(([answer, ...steps], k) => <p key={k}>{k + 1}. <b>{answer}</b>: {steps.join(" ")}</p>)}
+        </section>
+      )}
       {graded && (
         <form class="keep" onSubmit={keep}>
           <label>Your name <input class="answer" value={learner} maxLength={MAX_TEXT} onInput={(event) => setLearner(event.currentTarget.value)} /></label>

@@ -71,7 +71,8 @@ export function App({ first, page, whole, notice: firstNotice = "", useHost = us
     setTab("find");
   };
   const { tab } = panels;
-  const drawers = useDrawers(Boolean(tab || help || state.selection || panels.sides.length || state.at));
+  const printing = usePrinting(whole);
+  const drawers = useDrawers(Boolean(printing || tab || help || state.selection || panels.sides.length || state.at));
   return (
     <div ref={root} class={whole ? "wg-app shell whole" : "wg-app shell"} data-theme={useTheme(state.options.theme)} tabIndex={-1}>
       <div class={state.mistake ? "frame typing" : "frame"}>
@@ -99,9 +100,20 @@ export function App({ first, page, whole, notice: firstNotice = "", useHost = us
           </Sheet>
         )}
       </div>
+      {printing && drawers?.PrintSheet && <drawers.PrintSheet state={state} />}
       {drawers && help && <drawers.Help letters={state.options.letters} onClose={() => setHelp(false)} />}
     </div>
   );
+}
+
+/** Whether a page of its own is being printed: what is drawn at once then stands on the paper. */
+function usePrinting(whole: boolean): boolean {
+  const [printing, setPrinting] = useState(false);
+  useLayoutEffect(() => {
+    // "beforeprint" is sorted behind "b", "afterprint" before it.
+    if (whole) onbeforeprint = onafterprint = ({ type }) => setPrinting(type > "b");
+  }, []);
+  return printing;
 }
 
 /** The drawer of lists on the left. */

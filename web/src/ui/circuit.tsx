@@ -252,9 +252,13 @@ interface ContentProps extends CircuitViewProps {
 /** Pictures of more wires than this take longer to paint than a frame lasts: they move as they were painted. */
 const CROWD = 300;
 
+/** What a circuit on paper is made of; all else is what a page does with it. */
+type StillProps = Pick<ContentProps, "picture" | "run" | "known" | "mode" | "id" | "moves">;
+
 /** Everything that moves with the view. */
-function Content(props: ContentProps) {
-  const { picture, run, known, mode, selection, id, pointed, leaves, moves, paper, extras } = props;
+export function Content(props: StillProps & Partial<ContentProps>) {
+  const { picture, run, known, mode, selection = null, id, pointed = null, leaves, moves, extras } = props;
+  const paper = props.paper!;
   const firing = props.firing ?? null;
   const path = props.lit ?? null;
   const scene = sceneOf(picture, run, known, mode);

@@ -1,6 +1,6 @@
 /** The circuit in the middle of the page, and how it is entered with the keyboard. */
 import { useMemo } from "preact/hooks";
-import { fitted, picture, refitted, scaleOf, type FrameSize, type Picture } from "../layout";
+import { fitted, picture, refitted, scaleOf, type Fitted, type FrameSize, type Picture } from "../layout";
 import { changedFrom, type Shown } from "../state/known";
 import { firstNode } from "../state/selection";
 import type { Action, Session } from "../state/session";
@@ -40,20 +40,23 @@ export interface Rooms {
   left: FrameSize;
 }
 
+/** The picture of a circuit in a frame, in the direction and with the groups that a person has chosen. */
+export function fittedTo({ circuit, run, opened, options: { direction } }: Session, frame: FrameSize): Fitted {
+  return fitted(circuit, run, frame, {
+    ...(direction === "auto" ? {} : { down: direction === "td" }),
+    // Who opens a group wants to see into it, however long the picture gets.
+    ...(opened ? { opened: new Set(opened), depth: 0, cap: MOST_BOXES } : {}),
+  });
+}
+
 /**
  * The picture of the whole circuit in a frame. Places are chosen anew for another circuit or frame, never for a number;
  * and for a drawer only if nothing could be read beside it.
  */
-export function usePicture({ circuit, run, opened, options: { direction } }: Session, rooms: Rooms | null): Framed {
+export function usePicture(state: Session, rooms: Rooms | null): Framed {
+  const { circuit, run, opened, options: { direction } } = state;
   const frame = rooms?.frame ?? null;
-  const whole = useMemo(() => {
-    const options = {
-      ...(direction === "auto" ? {} : { down: direction === "td" }),
-      // Who opens a group wants to see into it, however long the picture gets.
-      ...(opened ? { opened: new Set(opened), depth: 0, cap: MOST_BOXES } : {}),
-    };
-    return frame ? fitted(circuit, run, frame, options) : null;
-  }, [circuit, direction, opened, frame]);
+  const whole = useMemo(() => frame && fittedTo(state, frame), [circuit, direction, opened, frame]);
   const places = useMemo(
     () => (whole && rooms ? refitted(whole, run, rooms.left) : { circuit, options: {}, minimap: false }),
     [whole, rooms?.left],

@@ -4,8 +4,10 @@
  */
 import { useLayoutEffect, useState } from "preact/hooks";
 import type * as Parts from "./drawers";
+import type * as PageParts from "./page-drawers";
 
-export type Drawers = typeof Parts;
+/** A notebook prints itself, so that its drawers have no sheet for paper. */
+export type Drawers = typeof Parts & Partial<typeof PageParts>;
 
 /** Makes the drawers; null while their script is not there yet. */
 type Source = () => Drawers | null;

@@ -28,14 +28,14 @@ interface Row {
 
 type Column = Exclude<keyof Row, "node">;
 
-const COLUMNS: readonly (readonly [Column, string])[] = [
-  ["step", "when the value is computed; leaves are there from the start, 0"],
+export const COLUMNS: readonly (readonly [Column, string])[] = [
+  ["step", "when its value is computed; 0 for leaves"],
   ["name", "the node and its output wire"],
   ["op", "what the node does"],
   ["inputs", "where its input wires come from"],
   ["value", "what is on the output wire"],
-  ["local", "for each reader, the derivative of the reader by this node"],
-  ["upstream", "for each reader, the gradient that arrived there"],
+  ["local", "the derivative of each reader by this node"],
+  ["upstream", "the gradient that arrived at each reader"],
   ["gradient", "local times upstream, added over the readers"],
 ];
 
@@ -60,13 +60,13 @@ export function TableTab({ state, shown, dispatch }: Props) {
   }, []);
   const narrow = useMedia("(max-width: 600px)");
   const columns = narrow ? [...COLUMNS].sort(([one], [two]) => placeOf(one) - placeOf(two)) : COLUMNS;
-  const steps = new Map(state.line.stages.flatMap((stage, index) => (stage.kind === "forward" ? [[stage.node, index + 1]] : [])));
+  const steps = stepsOf(state);
   const nodes = sortedNodes(state.circuit, keyOf(order.column, shown, steps), order.down);
   const sort = (column: Column): void => setOrder({ column, down: order.column === column && !order.down });
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Table of nodes">
       <table>
-        <caption class="aloud">Every node of the circuit at this step. Gradient is local times upstream, added over the readers.</caption>
+        <caption class="aloud">Every node of the circuit at this step</caption>
         <thead>
           <tr>
             {columns.map(([column, title]) => (
@@ -104,6 +104,17 @@ function TableRow({ row, columns, state, dispatch }: { row: Row; columns: typeof
       ) : <td key={column} class="num" title={String(row[column])}>{row[column]}</td>)}
     </tr>
   );
+}
+
+/** The rows of all nodes in the order in which they are computed. */
+export function rowsOf(state: Session, shown: Shown): Row[] {
+  const steps = stepsOf(state);
+  return state.circuit.nodes.map((_, node) => rowOf(shown, node, steps.get(node) ?? 0));
+}
+
+/** The step at which each node is computed. */
+function stepsOf({ line }: Session): Map<number, number> {
+  return new Map(line.stages.flatMap((stage, index) => (stage.kind === "forward" ? [[stage.node, index + 1]] : [])));
 }
 
 function rowOf({ run, known }: Shown, node: number, step: number): Row {

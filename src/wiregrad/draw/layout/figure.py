@@ -151,10 +151,10 @@ def sizes_at(detail: int) -> Sizes:
 def choose_detail(boxes: int) -> int:
     """Return the detail level of a picture with some number of boxes that need not fit a frame.
 
-    >>> choose_detail(10), choose_detail(40), choose_detail(300)
+    >>> choose_detail(10), choose_detail(60), choose_detail(300)
     (0, 2, 5)
     """
-    if boxes <= 24:
+    if boxes <= 40:
         return Detail.FULL.value
     return Detail.NO_LOCAL.value if boxes <= 80 else Detail.COMPACT.value
 
@@ -589,6 +589,24 @@ def _fit_frame(around: _FrameBuilder, path: str, earlier: Sequence[GroupFrame], 
         if whole:
             return None
     return None
+
+
+NAME_ROOM = 14
+"""Names of frames that stand at most so far from each other cannot both be read."""
+
+
+def name_frames(frames: Sequence[GroupFrame]) -> list[str]:
+    """Return the name of each frame; names that would stand on each other are one, at the inner frame: `out/layers`."""
+    names: list[str] = []
+    for inner in frames:
+        names.append(inner.path.rpartition("/")[2])
+        corner = inner.columns[0]
+        for k, outer in enumerate(frames[: len(names) - 1]):
+            away = math.hypot(corner.x - outer.columns[0].x, corner.y - outer.columns[0].y)
+            if names[k] and inner.path.startswith(f"{outer.path}/") and away <= NAME_ROOM:
+                names[-1] = f"{names[k]}/{names[-1]}"
+                names[k] = ""
+    return names
 
 
 def count_unframed_groups(shown: PlacedPicture, framed: Sequence[GroupFrame]) -> int:

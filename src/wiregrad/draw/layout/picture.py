@@ -452,9 +452,14 @@ def find_given_name(circuit: CircuitGraph, node: int) -> str | None:
     return None if not names or _AUTOMATIC_NAME.fullmatch(names[0]) else names[0]
 
 
-def _has_local(op: Op) -> bool:
-    """Return whether an op has a local derivative for each input that is worth writing: those of sums are 1."""
-    return isinstance(op, Elementwise) and op.pattern not in (Pattern.DISTRIBUTE, Pattern.MERGE)
+def _has_local(op: Op, slot: int) -> bool:
+    """Return whether the local derivative for an input is worth writing: that of a sum is always 1.
+
+    What only distributes has a constant slope: a minus has -1 at the input that it takes away.
+    """
+    if not isinstance(op, Elementwise) or op.pattern is Pattern.MERGE:
+        return False
+    return op.pattern is not Pattern.DISTRIBUTE or bool(op.local(slot, [0.0] * len(op.inputs), 0.0, 0) != 1.0)
 
 
 class PictureOptions(TypedDict, total=False):
@@ -611,7 +616,7 @@ class _PictureBuilder:
             if view.op.pattern is not Pattern.MERGE and wire.local is not None and self.active[source]:
                 local = read_value(wire.local, self.digits)
         shape = self._write_shape(source)
-        pill = not shape and _has_local(view.op) and bool(self.active[source])
+        pill = not shape and _has_local(view.op, slot) and bool(self.active[source])
         return PictureLink(start, end, node, slot, view.op.input_name(slot), local, sent, pill=pill, shape=shape)
 
     def _write_shape(self, node: int) -> str:

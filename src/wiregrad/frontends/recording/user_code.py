@@ -525,7 +525,7 @@ TRACED_CALL = "call_traced"
 """The name of the function in wiregrad that calls the traced function."""
 MAX_WALKED_PARTS = 10_000
 """Maximum number of parts of variables that are searched for the name of an object."""
-MAX_PART_DEPTH = 6
+MAX_PART_DEPTH = 12
 """Maximum number of attributes, keys and indices in the path of an object."""
 MAX_CALLED_DEPTH = 3
 """Maximum number of attributes, keys and indices in the path of an object that is called."""

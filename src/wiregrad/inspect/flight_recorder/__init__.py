@@ -287,7 +287,7 @@ class Flight(Report):
         )
 
     def to_svg(self, *, theme: str = "auto") -> str:
-        """Draw loss and gradients over the steps, with a mark for each event; `theme` is light, dark or auto."""
+        """Draw loss and gradients over the steps, with a mark for each event; `theme` is light, dark, print or auto."""
         return training_steps.draw_flight(self._history, self.groups, self.events, theme)
 
     def _repr_svg_(self) -> str:
