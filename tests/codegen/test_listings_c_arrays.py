@@ -272,6 +272,9 @@ def check_random(seeds: range) -> None:
         # Equal elements have no order of their own: NumPy's quick sort and a loop may put them in another one.
         count = 2 if any(row.op is TABLE["argsort"] for row in plain_rows(circuit)) else len(point_list)
         pairs = list(zip(point_list, answers, strict=True))[:count]
+        if any(isinstance(row.op, ArrayOp) and row.op.c_function for row in plain_rows(circuit)):
+            # What LAPACK makes of a matrix with NaN or infinities differs from library to library; C answers NaN.
+            pairs = [(point, row) for point, row in pairs if np.isfinite(flat(point)).all()]
         off += [
             (seed, k) for k, (point, row) in enumerate(pairs) if not agrees(circuit, point, row, 1e-9 if k else NEAR)
         ]
