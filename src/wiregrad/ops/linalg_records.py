@@ -119,10 +119,13 @@ MAX_TIE_ULPS = 16
 
 def _find_ties(w: Any) -> Any:
     """Return which eigenvalues or singular values, given as a row, are equal up to the rounding errors of LAPACK."""
-    rounding = float(np.finfo(w.dtype).eps) * (MAX_TIE_ULPS + shape_of(w)[-1])
-    size = TABLE["absolute"](w)
-    limit = rounding * TABLE["max"](size, axes=(-2, -1), keepdims=True)
-    return TABLE["less_equal"](TABLE["absolute"](w - _transpose_matrix(w)), limit)
+    gaps = TABLE["absolute"](w - _transpose_matrix(w))
+    count = shape_of(w)[-1]
+    if not count:
+        return TABLE["less_equal"](gaps, 0.0)
+    rounding = float(np.finfo(w.dtype).eps) * (MAX_TIE_ULPS + count)
+    limit = rounding * TABLE["max"](TABLE["absolute"](w), axes=(-2, -1), keepdims=True)
+    return TABLE["less_equal"](gaps, limit)
 
 
 def _divide_where_distinct(x: Any, gaps: Any, ties: Any) -> Any:
