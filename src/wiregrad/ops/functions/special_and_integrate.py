@@ -741,7 +741,20 @@ def _choose_implicit_steps(fun: Any, start: Any, end: Any, y: Any, rtol: float, 
     return solution.t
 
 
-@register_function(scipy=("scipy.integrate.solve_ivp",), calls_back=True)
+def _decides_ivp(
+    fun: Callable[..., Any], t_span: Any, y0: Any, method: Any = "RK45", *_: Any, args: Any = None, **options: Any
+) -> bool:
+    """Return whether the right side of `solve_ivp` reads values, though what it returns are plain numbers."""
+    has_rule = method in (*EXPLICIT_METHODS, *IMPLICIT_METHODS) and options.keys() <= KNOWN_OPTIONS | {"t_eval"}
+    return has_rule and _reads_values_at_start(_bind_arguments(fun, args), t_span[0], y0)
+
+
+def _reads_values_at_start(fun: Callable[[Any, Any], Any], start: Any, y0: Any) -> bool:
+    """Return whether a right side reads values where a solver calls it first."""
+    return reads_values(lambda t: read_state(fun(t, read_state(y0))), [float(start)], lifts=False)
+
+
+@register_function(scipy=("scipy.integrate.solve_ivp",), calls_back=True, decides=_decides_ivp)
 def solve_ivp(
     fun: Callable[..., Any],
     t_span: Any,
@@ -859,7 +872,17 @@ class OdeProblem:
         return wanted, [state for t, state in zip(every, states, strict=True) if float(t) in kept]
 
 
-@register_function(scipy=("scipy.integrate.odeint",), calls_back=True, name="integrate.odeint")
+def _decides_odeint(
+    func: Callable[..., Any], y0: Any, t: Any, args: tuple[Any, ...] = (), *rest: Any, tfirst: bool = False, **more: Any
+) -> bool:
+    """Return whether the right side of `odeint` reads values, though what it returns are plain numbers."""
+    if rest or more.get("full_output"):
+        return False
+    fun = (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args))
+    return _reads_values_at_start(fun, t[0], y0)
+
+
+@register_function(scipy=("scipy.integrate.odeint",), calls_back=True, decides=_decides_odeint, name="integrate.odeint")
 def odeint(
     func: Callable[..., Any],
     y0: Any,
