@@ -1157,7 +1157,7 @@ def lu_rows(x):
         for first in range(0, n, 32):
             end = min(first + 32, n)
             for k in range(first, end):
-                pivot = k + np.argmax(np.abs(left[k:, k]))
+                pivot = k + np.argmax(np.abs(left[k:, k].real) + np.abs(left[k:, k].imag))
                 left[[k, pivot]], order[[k, pivot]] = left[[pivot, k]], order[[pivot, k]]
                 if left[k, k]:
                     left[k + 1 :, k] /= left[k, k]
@@ -1186,7 +1186,7 @@ def lu_factors(x):
     return y
 '''
 GETRF = {"f": "sgetrf", "d": "dgetrf", "F": "cgetrf", "D": "zgetrf"}
-"""LAPACK's elimination with partial pivoting for each dtype."""
+"""LAPACK's elimination with partial pivoting for each dtype; of complex numbers it adds the sizes of both parts."""
 
 
 def _factor_by_lapack(x: Any) -> tuple[Any, Any] | None:
