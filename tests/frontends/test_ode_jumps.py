@@ -111,6 +111,32 @@ def test_a_switching_time_that_nothing_else_records_warns(name: str, solver: str
         wg.grad(final_size)(1.7)
 
 
+@pytest.mark.parametrize("solver", ["solve_ivp", "odeint"])
+def test_a_right_side_that_writes_to_its_state_leaves_the_start_as_it_was(solver: str) -> None:
+    start = np.array([1.0, 2.0])
+
+    def decay(t: Any, y: Any) -> Any:
+        y *= -1.0
+        return y
+
+    def final_size(p: Any) -> Any:
+        if solver == "odeint":
+            return p * odeint(decay, start, [0.0, 1.0], tfirst=True)[-1, 0]
+        return p * solve_ivp(lambda t, y: decay(t, y.copy()), (0.0, 1.0), start).y[0, -1]
+
+    wg.grad(final_size)(1.5)
+
+    assert start.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("options", [{"events": lambda t, y: y[0] - 0.5}, {"dense_output": True}, {"vectorized": True}])
+def test_options_without_a_rule_leave_plain_right_sides_to_scipy(options: dict[str, Any]) -> None:
+    def final_size(p: Any) -> Any:
+        return p * solve_ivp(lambda t, y: -y * (1.0 if t < p else 2.0), (0.0, 1.0), [1.0], **options).y[0, -1]
+
+    assert np.isclose(wg.grad(final_size)(5.0), np.exp(-1.0), rtol=1e-2)
+
+
 def test_a_function_that_refuses_what_the_search_asks_is_solved_without_a_warning() -> None:
     def decay(t: Any, y: Any, p: Any) -> Any:
         if not isinstance(t, float):

@@ -742,16 +742,20 @@ def _choose_implicit_steps(fun: Any, start: Any, end: Any, y: Any, rtol: float, 
 
 
 def _decides_ivp(
-    fun: Callable[..., Any], t_span: Any, y0: Any, method: Any = "RK45", *_: Any, args: Any = None, **options: Any
+    fun: Callable[..., Any], t_span: Any, y0: Any, method: Any = "RK45", *rest: Any, args: Any = None, **options: Any
 ) -> bool:
     """Return whether the right side of `solve_ivp` reads values, though what it returns are plain numbers."""
-    has_rule = method in (*EXPLICIT_METHODS, *IMPLICIT_METHODS) and options.keys() <= KNOWN_OPTIONS | {"t_eval"}
-    return has_rule and _reads_values_at_start(_bind_arguments(fun, args), t_span[0], y0)
+    is_known = method in (*EXPLICIT_METHODS, *IMPLICIT_METHODS) and options.keys() <= KNOWN_OPTIONS | {"t_eval"}
+    # Behind the times at most, there are events and other things without a rule.
+    if not is_known or len(rest) > 1:
+        return False
+    return _reads_values_at_start(_bind_arguments(fun, args), t_span[0], y0)
 
 
 def _reads_values_at_start(fun: Callable[[Any, Any], Any], start: Any, y0: Any) -> bool:
     """Return whether a right side reads values where a solver calls it first."""
-    return reads_values(lambda t: read_state(fun(t, read_state(y0))), [float(start)], lifts=False)
+    # The function may write to its argument.
+    return reads_values(lambda t: read_state(fun(t, np.array(read_state(y0)))), [float(start)], lifts=False)
 
 
 @register_function(scipy=("scipy.integrate.solve_ivp",), calls_back=True, decides=_decides_ivp)
@@ -872,13 +876,18 @@ class OdeProblem:
         return wanted, [state for t, state in zip(every, states, strict=True) if float(t) in kept]
 
 
+def _bind_times_first(func: Callable[..., Any], args: tuple[Any, ...], *, tfirst: bool) -> Callable[[Any, Any], Any]:
+    """Return the right side of `odeint` as a function of the time and the state."""
+    return (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args))
+
+
 def _decides_odeint(
     func: Callable[..., Any], y0: Any, t: Any, args: tuple[Any, ...] = (), *rest: Any, tfirst: bool = False, **more: Any
 ) -> bool:
     """Return whether the right side of `odeint` reads values, though what it returns are plain numbers."""
     if rest or more.get("full_output"):
         return False
-    fun = (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args))
+    fun = _bind_times_first(func, args, tfirst=tfirst)
     return _reads_values_at_start(fun, t[0], y0)
 
 
@@ -913,7 +922,7 @@ def odeint(
     """
     if full_output:
         raise NoRuleError(f"scipy.integrate.odeint has no rule for full_output with values{format_user_line()}")
-    fun = (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args))
+    fun = _bind_times_first(func, args, tfirst=tfirst)
     times = lift(t)
     count = shape_of(times)[0]
     ends = [TABLE["getitem"](times, index=(k,)) for k in range(count)] if is_wire(times) else [*map(float, times)]
