@@ -116,7 +116,7 @@ def test_a_right_side_that_writes_to_its_state_leaves_the_start_as_it_was(solver
     start = np.array([1.0, 2.0])
 
     def decay(t: Any, y: Any) -> Any:
-        y *= -1.0
+        y *= -0.5
         return y
 
     def final_size(p: Any) -> Any:
