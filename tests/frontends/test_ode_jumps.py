@@ -95,6 +95,57 @@ def test_plain_numbers_do_not_warn() -> None:
         assert np.isfinite(solve(MOVING["where"], P, "RK45"))
 
 
+SWITCHES: dict[str, RightSide] = {
+    "branch": lambda t, y, p: -y * (1.0 if t < p else 2.0),
+    "where": lambda t, y, p: -y * np.where(t < p, 1.0, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+@pytest.mark.parametrize("solver", ["RK45", "LSODA", "odeint"])
+def test_a_switching_time_that_nothing_else_records_warns(name: str, solver: str) -> None:
+    def final_size(p: Any) -> Any:
+        return solve_by_odeint(SWITCHES[name], p) if solver == "odeint" else solve(SWITCHES[name], p, solver)
+
+    with pytest.warns(GradientWarning, match="jumps where a condition changes"):
+        wg.grad(final_size)(1.7)
+
+
+@pytest.mark.parametrize("solver", ["solve_ivp", "odeint"])
+def test_a_right_side_that_writes_to_its_state_leaves_the_start_as_it_was(solver: str) -> None:
+    start = np.array([1.0, 2.0])
+
+    def decay(t: Any, y: Any) -> Any:
+        y *= -0.5
+        return y
+
+    def final_size(p: Any) -> Any:
+        if solver == "odeint":
+            return p * odeint(decay, start, [0.0, 1.0], tfirst=True)[-1, 0]
+        return p * solve_ivp(lambda t, y: decay(t, y.copy()), (0.0, 1.0), start).y[0, -1]
+
+    wg.grad(final_size)(1.5)
+
+    assert start.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("options", [{"events": lambda t, y: y[0] - 0.5}, {"dense_output": True}, {"vectorized": True}])
+def test_options_without_a_rule_leave_plain_right_sides_to_scipy(options: dict[str, Any]) -> None:
+    def final_size(p: Any) -> Any:
+        return p * solve_ivp(lambda t, y: -y * (1.0 if t < p else 2.0), (0.0, 1.0), [1.0], **options).y[0, -1]
+
+    assert np.isclose(wg.grad(final_size)(5.0), np.exp(-1.0), rtol=1e-2)
+
+
+def test_a_function_that_refuses_what_the_search_asks_is_solved_without_a_warning() -> None:
+    def decay(t: Any, y: Any, p: Any) -> Any:
+        if not isinstance(t, float):
+            raise TypeError("the time must be a float")
+        return -p * y * np.where(y > 0.5, 1.0, 2.0)
+
+    assert np.isfinite(wg.grad(lambda p: solve(decay, p, "RK45"))(1.5))
+
+
 @pytest.mark.parametrize("tolerance", [1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11])
 def test_the_event_that_the_warning_advises_has_the_right_gradient(tolerance: float) -> None:
     def growth(t: Any, y: Any, p: Any) -> Any:

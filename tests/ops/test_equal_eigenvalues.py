@@ -117,3 +117,19 @@ def test_a_t_density_with_equal_variances_has_its_gradient() -> None:
 
     assert np.allclose(wg.grad(f)(p), [(f(p + h) - f(p - h)) / 2e-6 for h in 1e-6 * np.eye(4)], atol=1e-7)
     assert np.isclose(f(np.array([0.1, 0.4, 1.5, np.inf])), f(np.array([0.1, 0.4, 1.5, 1e9])))
+
+
+EMPTY: dict[str, Program] = {
+    "eigvalsh": np.linalg.eigvalsh,
+    "eigh": lambda x: np.linalg.eigh(x)[0],
+    "singular values": lambda x: np.linalg.svd(x, compute_uv=False),
+    "svd": lambda x: np.linalg.svd(x)[1],
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_matrices_without_elements_have_gradients_without_elements(name: str) -> None:
+    empty = np.zeros((0, 0))
+
+    assert wg.grad(lambda x: np.sum(EMPTY[name](x)))(empty).shape == (0, 0)
+    assert wg.jvp(EMPTY[name], (empty,), (empty,))[1].shape == (0,)

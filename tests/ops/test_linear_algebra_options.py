@@ -284,3 +284,13 @@ def test_a_column_of_zeros_has_no_pivot() -> None:
     a[:, 5] = 0.0
 
     assert sorted(TABLE["lu_rows"](a).tolist()) == [*range(40)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_complex_rows_have_one_order_with_and_without_lapack(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = np.random.default_rng(seed).normal(size=(2, 12, 12))
+    a = parts[0] + 1j * parts[1]
+    by_lapack = TABLE["lu_rows"](a)
+    monkeypatch.delitem(sys.modules, "scipy.linalg.lapack")
+
+    np.testing.assert_array_equal(TABLE["lu_rows"](a), by_lapack)

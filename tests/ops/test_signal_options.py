@@ -126,6 +126,12 @@ WITHOUT_RULE: dict[str, RefusedCall] = {
         NoRuleError,
         "has a rule for boundary='fill' with zeros",
     ),
+    "complex window of a spectrum": (
+        lambda x: scipy.signal.welch(x, window=np.array([1.0, 1.0j, 1.0]), return_onesided=False)[1],
+        ROW,
+        NoRuleError,
+        "a window of real numbers",
+    ),
     "kernel with fewer axes": (
         lambda x: scipy.ndimage.correlate(x, SHORT, axes=(0,)),
         IMAGE,
@@ -145,3 +151,13 @@ def test_calls_without_a_rule_say_what_is_missing(name: str) -> None:
     call, x, kind, words = WITHOUT_RULE[name]
 
     check_refusal(lambda: call(wg.Value(x)), kind, words)
+
+
+def test_the_cross_spectrum_of_a_signal_with_itself_is_real() -> None:
+    value = wg.Value(RNG.normal(size=12))
+    x = value.data
+
+    found = scipy.signal.csd(value, value, nperseg=6)[1]
+
+    assert found.dtype == np.float64
+    assert np.allclose(found.data, scipy.signal.csd(x, x, nperseg=6)[1])

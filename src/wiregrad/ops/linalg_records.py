@@ -119,10 +119,13 @@ MAX_TIE_ULPS = 16
 
 def _find_ties(w: Any) -> Any:
     """Return which eigenvalues or singular values, given as a row, are equal up to the rounding errors of LAPACK."""
-    rounding = float(np.finfo(w.dtype).eps) * (MAX_TIE_ULPS + shape_of(w)[-1])
-    size = TABLE["absolute"](w)
-    limit = rounding * TABLE["max"](size, axes=(-2, -1), keepdims=True)
-    return TABLE["less_equal"](TABLE["absolute"](w - _transpose_matrix(w)), limit)
+    gaps = TABLE["absolute"](w - _transpose_matrix(w))
+    count = shape_of(w)[-1]
+    if not count:
+        return TABLE["less_equal"](gaps, 0.0)
+    rounding = float(np.finfo(w.dtype).eps) * (MAX_TIE_ULPS + count)
+    limit = rounding * TABLE["max"](TABLE["absolute"](w), axes=(-2, -1), keepdims=True)
+    return TABLE["less_equal"](gaps, limit)
 
 
 def _divide_where_distinct(x: Any, gaps: Any, ties: Any) -> Any:
@@ -1154,7 +1157,7 @@ def lu_rows(x):
         for first in range(0, n, 32):
             end = min(first + 32, n)
             for k in range(first, end):
-                pivot = k + np.argmax(np.abs(left[k:, k]))
+                pivot = k + np.argmax(np.abs(left[k:, k].real) + np.abs(left[k:, k].imag))
                 left[[k, pivot]], order[[k, pivot]] = left[[pivot, k]], order[[pivot, k]]
                 if left[k, k]:
                     left[k + 1 :, k] /= left[k, k]
@@ -1183,7 +1186,7 @@ def lu_factors(x):
     return y
 '''
 GETRF = {"f": "sgetrf", "d": "dgetrf", "F": "cgetrf", "D": "zgetrf"}
-"""LAPACK's elimination with partial pivoting for each dtype."""
+"""LAPACK's elimination with partial pivoting for each dtype; of complex numbers it adds the sizes of both parts."""
 
 
 def _factor_by_lapack(x: Any) -> tuple[Any, Any] | None:

@@ -217,12 +217,16 @@ def find_break_points(function: Callable[[Any], Any], points: Sequence[float]) -
     return _search(function, lambda search: search.find_all(points))
 
 
-def reads_values(function: Callable[[Any], Any], points: Sequence[float]) -> bool:
+def reads_values(function: Callable[[Any], Any], points: Sequence[float], *, lifts: bool = True) -> bool:
     """Return whether a function of a number reads values from outside at one of some points.
+
+    With `lifts`, the number is given as a value if the function can take one.
 
     >>> reads_values(lambda t: 1.0 if t < 0.5 else 0.0, [0.1, 0.9])
     False
     """
+    if not lifts:
+        return _Search(function, lifts=False).reads_values(points)
     return _search(function, lambda search: search.reads_values(points))
 
 
@@ -353,6 +357,23 @@ def warn_of_moving_jump(
     """
     if STATE.is_paused or SEARCH.is_tracing:
         return
+    try:
+        spot = _find_moving_jump(rate, times, states)
+    except Exception:
+        # A function may refuse states beside the solution, such as a vector whose length is not 1.
+        return
+    if spot is not None:
+        warn_at_user_line(
+            f"the right side of {name} jumps where a condition changes{spot}, and the moment of that depends on a "
+            "recorded value: the gradient leaves its motion out. Write wg.odeint with an event that is 0 at that "
+            "moment, and let f read the side from a component of the state that the event's restart changes; or write "
+            "a smooth step, such as wg.sigmoid((a - b) / width) for a > b. See docs/ode.md",
+            GradientWarning,
+        )
+
+
+def _find_moving_jump(rate: Callable[[Any, Any], Any], times: Sequence[float], states: Sequence[Any]) -> str | None:
+    """Return the line of the condition of a jump whose place moves with values, in parentheses; None without one."""
     continuous: dict[int, int] = {}
     before: TracedPoint | None = None
     for (t, t_next), (y, y_next) in zip(pairwise(times), pairwise(states), strict=True):
@@ -360,24 +381,17 @@ def warn_of_moving_jump(
         after = search.trace_end(1.0)
         if before is None:
             if search.lifts and not after.has_conditions:
-                return
+                return None
             before = search.trace_end(0.0)
         change = next(_list_changes(before, after), None)
         where = -1 if change is None else change.side.offset
         if _differ(before, after) and continuous.get(where, 0) < MAX_CONTINUOUS_CHANGES:
             jump = search.find_jump(before, after)
             if jump is not None:
-                spot = search.describe_place(jump)
-                warn_at_user_line(
-                    f"the right side of {name} jumps where a condition changes{spot}, and the moment of that depends "
-                    "on a recorded value: the gradient leaves its motion out. Write wg.odeint with an event that is 0 "
-                    "at that moment, and let f read the side from a component of the state that the event's restart "
-                    "changes; or write a smooth step, such as wg.sigmoid((a - b) / width) for a > b. See docs/ode.md",
-                    GradientWarning,
-                )
-                return
+                return search.describe_place(jump)
             continuous[where] = continuous.get(where, 0) + 1
         before = after
+    return None
 
 
 class _JumpSearch(_Search):

@@ -237,9 +237,12 @@ def warn_of_moving_jump(
         module.warn_of_moving_jump(rate, name, times, states)
 
 
-def reads_values(function: Callable[[Any], Any], points: Sequence[float]) -> bool:
-    """Return whether a function of a number reads values from outside, if only in conditions."""
-    return any(module.reads_values(function, points) for module in BREAK_POINT_MODULES)
+def reads_values(function: Callable[[Any], Any], points: Sequence[float], *, lifts: bool = True) -> bool:
+    """Return whether a function of a number reads values from outside, if only in conditions.
+
+    With `lifts`, the number is given as a value if the function can take one.
+    """
+    return any(module.reads_values(function, points, lifts=lifts) for module in BREAK_POINT_MODULES)
 
 
 class WireFoundError(Exception):

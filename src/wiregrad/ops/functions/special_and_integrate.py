@@ -741,7 +741,24 @@ def _choose_implicit_steps(fun: Any, start: Any, end: Any, y: Any, rtol: float, 
     return solution.t
 
 
-@register_function(scipy=("scipy.integrate.solve_ivp",), calls_back=True)
+def _decides_ivp(
+    fun: Callable[..., Any], t_span: Any, y0: Any, method: Any = "RK45", *rest: Any, args: Any = None, **options: Any
+) -> bool:
+    """Return whether the right side of `solve_ivp` reads values, though what it returns are plain numbers."""
+    is_known = method in (*EXPLICIT_METHODS, *IMPLICIT_METHODS) and options.keys() <= KNOWN_OPTIONS | {"t_eval"}
+    # Behind the times at most, there are events and other things without a rule.
+    if not is_known or len(rest) > 1:
+        return False
+    return _reads_values_at_start(_bind_arguments(fun, args), t_span[0], y0)
+
+
+def _reads_values_at_start(fun: Callable[[Any, Any], Any], start: Any, y0: Any) -> bool:
+    """Return whether a right side reads values where a solver calls it first."""
+    # The function may write to its argument.
+    return reads_values(lambda t: read_state(fun(t, np.array(read_state(y0)))), [float(start)], lifts=False)
+
+
+@register_function(scipy=("scipy.integrate.solve_ivp",), calls_back=True, decides=_decides_ivp)
 def solve_ivp(
     fun: Callable[..., Any],
     t_span: Any,
@@ -859,7 +876,22 @@ class OdeProblem:
         return wanted, [state for t, state in zip(every, states, strict=True) if float(t) in kept]
 
 
-@register_function(scipy=("scipy.integrate.odeint",), calls_back=True, name="integrate.odeint")
+def _bind_times_first(func: Callable[..., Any], args: tuple[Any, ...], *, tfirst: bool) -> Callable[[Any, Any], Any]:
+    """Return the right side of `odeint` as a function of the time and the state."""
+    return (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args))
+
+
+def _decides_odeint(
+    func: Callable[..., Any], y0: Any, t: Any, args: tuple[Any, ...] = (), *rest: Any, tfirst: bool = False, **more: Any
+) -> bool:
+    """Return whether the right side of `odeint` reads values, though what it returns are plain numbers."""
+    if rest or more.get("full_output"):
+        return False
+    fun = _bind_times_first(func, args, tfirst=tfirst)
+    return _reads_values_at_start(fun, t[0], y0)
+
+
+@register_function(scipy=("scipy.integrate.odeint",), calls_back=True, decides=_decides_odeint, name="integrate.odeint")
 def odeint(
     func: Callable[..., Any],
     y0: Any,
@@ -890,7 +922,7 @@ def odeint(
     """
     if full_output:
         raise NoRuleError(f"scipy.integrate.odeint has no rule for full_output with values{format_user_line()}")
-    fun = (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args))
+    fun = _bind_times_first(func, args, tfirst=tfirst)
     times = lift(t)
     count = shape_of(times)[0]
     ends = [TABLE["getitem"](times, index=(k,)) for k in range(count)] if is_wire(times) else [*map(float, times)]

@@ -50,6 +50,8 @@ def _read_window(window: Any, nperseg: Any, length: int) -> Any:
         size = min(256 if nperseg is None else int(nperseg), length)
         return load_scipy("scipy.signal").get_window(window, size)
     weights = np.asarray(window) * 1.0
+    if weights.dtype.kind != "f":
+        raise NoRuleError(f"a spectrum has a rule for a window of real numbers{format_user_line()}")
     if weights.ndim != 1 or len(weights) > length or nperseg not in (None, len(weights)):
         raise ValueError("a window must have one axis, be nperseg long, and at most as long as the signal")
     return weights
@@ -75,7 +77,7 @@ def _cross_spectra(
     scaling: str, axis: int, *, overlapped: int = 2,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Return the frequencies, the times of the segments, and their spectra, with frequencies and segments last."""
-    signals = [lift(x)] if y is None else [lift(x), lift(y)]
+    signals = [lift(x)] if y is None or y is x else [lift(x), lift(y)]
     if any(dtype_of(one).kind == "c" for one in signals) or is_wire(fs):
         raise NoRuleError(f"a spectrum has a rule for real signals and a plain fs{format_user_line()}")
     if len({shape_of(one) for one in signals}) > 1:
@@ -101,7 +103,7 @@ def _cross_spectra(
     factors = np.full(shape_of(power)[-1], factor, dtype)
     if return_onesided:
         factors[1 : -1 if count % 2 == 0 else None] *= 2.0
-    spectra = moveaxis((TABLE["real"](power) if y is None else power) * factors, -1, -2)
+    spectra = moveaxis((TABLE["real"](power) if len(signals) == 1 else power) * factors, -1, -2)
     frequencies = (np.fft.rfftfreq if return_onesided else np.fft.fftfreq)(count, 1.0 / fs)
     return frequencies, (starts + size / 2.0) / fs, spectra
 
