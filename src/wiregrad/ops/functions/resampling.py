@@ -315,12 +315,12 @@ def shift(
     scipy=("scipy.ndimage.zoom",),
     name="ndimage.zoom",
     samples=sample_calls(
-        (N(3, 4), 2.0, {"order": 1}),
+        (N(3, 4), 2, {"order": 1}),
         (N(3, 4), (1.5, 0.5)),
-        (N(5), 1.7, {"order": 1, "mode": "nearest"}),
-        (N(5), 2.0, {"order": 1, "mode": "reflect", "grid_mode": True}),
-        (N(4), 3.0, {"order": 2, "mode": "mirror"}),
-        (N(2, 3), 1.0, {"order": 1}),
+        (N(5), (1.7,), {"order": 1, "mode": "nearest"}),
+        (N(5), 2, {"order": 1, "mode": "reflect", "grid_mode": True}),
+        (N(4), 3, {"order": 2, "mode": "mirror"}),
+        (N(2, 3), 1, {"order": 1}),
     ),
 )
 def zoom(
