@@ -120,6 +120,14 @@ def test_images_of_a_batch_are_read_one_by_one() -> None:
     np.testing.assert_allclose(mapped, [ndimage.zoom(x, 1.5) for x in images], rtol=1e-12, atol=1e-13)
 
 
+def test_places_that_are_no_numbers_have_the_constant() -> None:
+    places = np.array([[np.nan, np.inf, 1.5, -np.inf]])
+    (value, slope) = wg.value_and_grad(lambda c: np.sum(ndimage.map_coordinates(ROW, c, order=1, cval=0.3)))(places)
+
+    assert value == pytest.approx(np.sum(ndimage.map_coordinates(ROW, places, order=1, cval=0.3)), rel=1e-14)
+    np.testing.assert_allclose(slope, [[0.0, 0.0, ROW[2] - ROW[1], 0.0]], rtol=1e-12)
+
+
 def test_single_precision_stays() -> None:
     image = IMAGE.astype(np.float32)
     value, pull = wg.vjp(lambda x: ndimage.shift(x, 0.3, order=1), image)

@@ -91,7 +91,9 @@ def _sum_neighbours(x: Any, places: Sequence[Any], order: int, mode: str, cval: 
     for place, length, stride in zip(places, lengths, strides, strict=True):
         folded = place
         if mode == "constant":
-            beyond = TABLE["logical_or"](TABLE["less"](place, 0.0), TABLE["greater"](place, length - 1.0))
+            # So written that a NaN is outside, as SciPy has it.
+            inside = TABLE["logical_and"](TABLE["greater_equal"](place, 0.0), TABLE["less_equal"](place, length - 1.0))
+            beyond = TABLE["logical_not"](inside)
             outside = beyond if outside is None else TABLE["logical_or"](outside, beyond)
             folded = TABLE["where"](beyond, 0.0, place)
         elif mode not in PADDED_MODES:
