@@ -1525,6 +1525,54 @@ def test_a_function_that_is_never_compiled_says_so_once(f: Callable[..., Any], w
     assert warning.filename == __file__
 
 
+GENERATORS: dict[str, Callable[[], Any]] = {
+    "a generator": lambda: np.random.default_rng(5),
+    "a generator of the old kind": lambda: np.random.RandomState(5),
+    "a generator of Python": lambda: random.Random(5),
+    "a generator in a dict": lambda: {"rng": np.random.default_rng(5)},
+    "a method of a generator": lambda: np.random.default_rng(5).normal,
+    "a method of a generator of Python": lambda: random.Random(5).gauss,
+    "a method written in C": lambda: random.Random(5).random,
+}
+
+
+def add_drawn(x: Any, given: Any) -> Any:
+    source = given["rng"] if isinstance(given, dict) else given
+    return x * x + (source() if callable(source) else source.random())
+
+
+@pytest.mark.parametrize("make", GENERATORS.values(), ids=GENERATORS)
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_generator_among_the_arguments_is_warned_of_once_with_what_to_write(
+    make: Callable[[], Any], gradient: bool
+) -> None:
+    fast = wg.compile(add_drawn)
+    call: Callable[..., Any] = fast.value_and_grad if gradient else fast
+    given, same = make(), make()
+    with pytest.warns(InterpreterWarning) as seen:
+        found = [call(3.0, given) for _ in range(5)]
+    values = [add_drawn(3.0, same) for _ in range(5)]
+
+    assert found == ([(value, 6.0) for value in values] if gradient else values)
+    (warning,) = seen
+    line = add_drawn.__code__.co_firstlineno
+    assert f"add_drawn (test_compile.py:{line}) is not compiled, and runs itself in each call: " in str(warning.message)
+    assert "draw the numbers before the call and pass them as an argument" in str(warning.message)
+    assert warning.filename == __file__
+    ((reason, count),) = fast.info.fallbacks
+    assert reason in str(warning.message)
+    assert count == 5
+    assert "object.method" not in str(fast.info)
+
+
+def test_numbers_that_are_drawn_before_the_call_are_replayed() -> None:
+    fast, rng = wg.compile(lambda x, noise: np.sum(x * x + noise)), np.random.default_rng(5)
+    found = [fast(3.0, rng.normal(size=2)) for _ in range(5)]
+
+    assert len(set(found)) == 5
+    assert (fast.info.records, fast.info.fallbacks) == (1, ())
+
+
 SEVERAL = [lambda p: [p[0] * p[1], p[1] / p[0]], lambda p: p[0] * p[1] if p[0] > p[1] else p[0] - p[1] * p[1]]
 
 

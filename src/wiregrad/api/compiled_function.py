@@ -91,6 +91,7 @@ from wiregrad.frontends.recording.trace import LongTraceError, walk_leaf_paths
 from wiregrad.frontends.recording.transformed_function import reduce_to_call
 from wiregrad.frontends.replay.outside_state import ComparesItself, OutsideState
 from wiregrad.frontends.replay.recorded_calls import (
+    RANDOM_ARGUMENT,
     ArgumentDescription,
     CallSignature,
     CertifiedRecording,
@@ -163,6 +164,7 @@ LONG_FUNCTION = f"it has more than {MAX_FIRST_ROWS:,} nodes, so it is recorded w
 MAX_FIRST_CODE_BYTES = 1 << 15
 """A function with more bytecode is not even read at its first gradient; reading takes two microseconds a byte."""
 LONG_CODE = f"it has more than {MAX_FIRST_CODE_BYTES:,} bytes of bytecode, so it is recorded when it is called again"
+RUNS_ITSELF = "is not compiled, and runs itself in each call"
 CHANGES_OUTSIDE = "it changes what it uses from outside"
 NOT_REPRODUCIBLE = "a replay at once gave another result: it depends on something else, or magnifies rounding"
 MAX_FAILED_REPLAYS = 3
@@ -1714,6 +1716,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         reason = self._find_fallback_reason(args, kwargs, f)
         call: CallSignature | str = reason or signature_of(args, kwargs)
         if isinstance(call, str):
+            if call == RANDOM_ARGUMENT:
+                self._warn_of_interpreter(RUNS_ITSELF, call, 4)
             return self._call_function(f, args, kwargs, call)
         cache = self._cache
         call = choose_signature(cache, call, args, kwargs)
@@ -1789,7 +1793,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             or (CHANGES_OUTSIDE if self._changes >= MAX_UNDONE_RECORDINGS else None)
         )
         if reason is not None:
-            self._warn_of_interpreter("is not compiled, and runs itself in each call", reason, 5)
+            self._warn_of_interpreter(RUNS_ITSELF, reason, 5)
         return reason
 
     def _note_long_code(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -57,6 +57,7 @@ from wiregrad.frontends.recording.trace import (
 from wiregrad.frontends.recording.transformed_function import TransformedFunction
 from wiregrad.frontends.recording.user_code import list_instructions
 from wiregrad.frontends.recording.value import OUTSIDE_VALUE_REASON, Value, is_python_number, wrap_node
+from wiregrad.frontends.replay.outside_state import draws_numbers
 from wiregrad.ir import TABLE, Certificate, CircuitGraph
 from wiregrad.ir.certificates import have_same_bits
 from wiregrad.lazy import NamedTuple, load_module_lazily
@@ -176,6 +177,7 @@ class CallSignature:
         object alive.
         """
         if kind is BuiltinFunctionType and not isinstance(item.__self__, ModuleType | None):
+            _refuse_generator(item)
             raise NoSignatureError(f"an argument is a method of a {type(item.__self__).__name__}, which may change")
         if kind in IDENTITY_TYPES or issubclass(kind, type | Enum):
             self.named.append(kind if issubclass(kind, Enum) else item)
@@ -193,10 +195,25 @@ class CallSignature:
             return kind, item
         if issubclass(kind, Value):
             raise ValuesGivenError
+        _refuse_generator(item)
         raise NoSignatureError(
             f"an argument is a {kind.__name__}, which may change between calls; "
             "a method is compiled by wg.compile(object.method)"
         )
+
+
+RANDOM_ARGUMENT = (
+    "an argument draws random numbers; to compile the function, draw the numbers before the call and pass them as an "
+    "argument: f(x, rng.normal(size=n)) in place of f(x, rng)"
+)
+"""Why a call with a random generator among its arguments has no signature."""
+
+
+def _refuse_generator(item: object) -> None:
+    """Raise if an argument, or the object whose method it is, draws random numbers."""
+    owner = item.__self__ if isinstance(item, BuiltinFunctionType | MethodType) else item
+    if draws_numbers(owner):
+        raise NoSignatureError(RANDOM_ARGUMENT)
 
 
 LABELS = "labels"

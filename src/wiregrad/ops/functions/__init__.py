@@ -5,8 +5,8 @@ that is not among them, or when all are listed.
 
 A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`, which also says what
 has no derivative here; the other modules mirror the records (`shape`, `reduce`, `linalg`), a subject (`elements`,
-`network`, `polynomials`, `signal`, `spectra`, `statistics`) or modules of SciPy (`special_and_integrate`,
-`scipy_linalg`, `sparse_matrices`).
+`network`, `polynomials`, `signal`, `spectra`, `resampling`, `statistics`) or modules of SciPy
+(`special_and_integrate`, `scipy_linalg`, `sparse_matrices`).
 
 Other rooms call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
@@ -35,8 +35,8 @@ __all__ = [
 ]
 
 _DEFERRED_MODULES = (
-    *("network", "polynomials", "scipy_linalg", "signal", "sparse_matrices", "special_and_integrate", "spectra"),
-    "statistics",
+    *("network", "polynomials", "resampling", "scipy_linalg", "signal", "sparse_matrices", "special_and_integrate"),
+    *("spectra", "statistics"),
 )
 
 DEFERRED_FUNCTIONS.defer(*(f"{__name__}.{name}" for name in _DEFERRED_MODULES))

@@ -697,7 +697,7 @@ PAD_MODES = {
 """NumPy's names of the ways in which ndimage continues an image beyond its border."""
 
 
-def _extend_axis(x: Any, axis: int, before: int, after: int, mode: str, cval: Any) -> Any:
+def extend_axis(x: Any, axis: int, before: int, after: int, mode: str, cval: Any) -> Any:
     """Return an image with more elements at both ends of an axis."""
     n = shape_of(x)[axis]
     if mode in ("constant", "grid-constant"):
@@ -771,7 +771,7 @@ def correlate1d(
     weights = _cast_to(lift(weights), dtype_of(x)) if dtype_of(x).kind == "f" else lift(weights)
     axis = axis_from_end(axis, ndim_of(x))
     before, after = _find_borders(shape_of(weights)[0], origin)
-    wide = moveaxis(_extend_axis(x, axis, before, after, mode, cval), axis, -1)
+    wide = moveaxis(extend_axis(x, axis, before, after, mode, cval), axis, -1)
     size = shape_of(weights)[0]
     cut = TABLE["windows"](wide, size=(size,), step=(1,), dilation=(1,))
     rows = TABLE["reshape"](cut, rank=ndim_of(cut), shape=(prod(shape_of(cut)[:-1]), size))
@@ -829,7 +829,7 @@ def ndimage_correlate(
     modes = _repeat(mode, ndim)
     for axis in range(-ndim, 0):
         before, after = _find_borders(shape_of(weights)[axis], origins[axis])
-        x = _extend_axis(x, axis, before, after, modes[axis], cval)
+        x = extend_axis(x, axis, before, after, modes[axis], cval)
     return slide_kernel(x, weights)
 
 

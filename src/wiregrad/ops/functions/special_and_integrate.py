@@ -771,7 +771,11 @@ def solve_ivp(
     args: Any = None,
     **options: Any,
 ) -> Any:
-    """Solve a differential equation dy/dt = fun(t, y); gradients flow through the steps that are taken."""
+    """Solve a differential equation dy/dt = fun(t, y); gradients flow through the steps that are taken.
+
+    Every step is recorded, which is slow where there are many: `wg.odeint` runs those of a compiled function as native
+    code, with `method="rodas5p"` for stiff systems.
+    """
     name = method if isinstance(method, str) else getattr(method, "__name__", "")
     if name not in (*EXPLICIT_METHODS, *IMPLICIT_METHODS):
         raise _refuse_option(f"method={method!r}", f"write one of {[*EXPLICIT_METHODS, *IMPLICIT_METHODS]}")
