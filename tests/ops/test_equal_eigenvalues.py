@@ -133,3 +133,19 @@ def test_matrices_without_elements_have_gradients_without_elements(name: str) ->
 
     assert wg.grad(lambda x: np.sum(EMPTY[name](x)))(empty).shape == (0, 0)
     assert wg.jvp(EMPTY[name], (empty,), (empty,))[1].shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("find", "wanted"),
+    [
+        (lambda a: np.linalg.eigvalsh(a)[0], [0.0, 1.0, 0.0]),
+        (lambda a: np.linalg.eigh(a)[0][1], [0.0, 0.0, 1.0]),
+        (lambda a: np.linalg.svd(a)[1][2], [0.0, 1.0, 0.0]),
+        (lambda a: np.linalg.svd(a, compute_uv=False)[0], [1.0, 0.0, 0.0]),
+        (lambda a: np.linalg.eigh(a)[1][0, 0] ** 2, [0.0, 0.0, 0.0]),
+    ],
+)
+def test_values_far_below_the_largest_are_not_called_equal(find: Any, wanted: list[float]) -> None:
+    graded = np.diag([1e20, 1.0, 2.0])
+
+    assert wg.grad(find)(graded).diagonal().tolist() == wanted

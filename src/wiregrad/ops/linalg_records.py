@@ -117,15 +117,23 @@ MAX_TIE_ULPS = 16
 """Values of n by n matrices that are within so many roundings, and n more, of the largest of them are equal."""
 
 
-def _find_ties(w: Any) -> Any:
-    """Return which eigenvalues or singular values, given as a row, are equal up to the rounding errors of LAPACK."""
+def _find_ties(w: Any, left: Any, right: Any) -> Any:
+    """Return which eigenvalues or singular values, given as a row, are equal up to the rounding errors of LAPACK.
+
+    `left` and `right` have their vectors as columns. The errors are those of the largest value, but for values whose
+    vectors have no part in it, as in a diagonal matrix.
+    """
     gaps = TABLE["absolute"](w - _transpose_matrix(w))
     count = shape_of(w)[-1]
     if not count:
         return TABLE["less_equal"](gaps, 0.0)
     rounding = float(np.finfo(w.dtype).eps) * (MAX_TIE_ULPS + count)
-    limit = rounding * TABLE["max"](TABLE["absolute"](w), axes=(-2, -1), keepdims=True)
-    return TABLE["less_equal"](gaps, limit)
+    sizes, lefts, rights = (TABLE["absolute"](part) for part in (w, left, right))
+    entries = matmul(lefts * sizes, _transpose_matrix(rights))
+    own = _column_sums(lefts * matmul(entries, rights))
+    largest = TABLE["max"](sizes, axes=(-2, -1), keepdims=True)
+    limit = TABLE["minimum"](largest, TABLE["maximum"](own, _transpose_matrix(own)))
+    return TABLE["less_equal"](gaps, rounding * limit)
 
 
 def _divide_where_distinct(x: Any, gaps: Any, ties: Any) -> Any:
@@ -554,7 +562,7 @@ def _eigh_parts(y: Any) -> tuple[Any, Any]:
 def _eigh_back(slot: int, flow: Any, xs: Any, y: Any, *, uplo: str) -> Any:
     v, w = _eigh_parts(y)
     g_v, g_w = _eigh_parts(fill_absent(flow))
-    ties = _find_ties(_real_part(w))
+    ties = _find_ties(_real_part(w), v, v)
     turn = _divide_where_distinct(matmul(_adjoint_of(v), g_v), w - _transpose_matrix(w), ties)
     inner = v * _share_among_equals(g_w, ties) + matmul(v, _keep_used_columns(flow, 0, shape_of(w)[-1], turn))
     return _symmetric_part(matmul(inner, _adjoint_of(v)))
@@ -563,7 +571,7 @@ def _eigh_back(slot: int, flow: Any, xs: Any, y: Any, *, uplo: str) -> Any:
 def _eigh_ahead(slot: int, t: Any, xs: Any, y: Any, *, uplo: str) -> Any:
     v, w = _eigh_parts(y)
     tangent = matmul(_adjoint_of(v), matmul(_symmetric_part(t), v))
-    ties = _find_ties(_real_part(w))
+    ties = _find_ties(_real_part(w), v, v)
     vectors = matmul(v, _divide_where_distinct(tangent, w - _transpose_matrix(w), ties))
     values = _column_sums(_on_diagonal(tangent, 0.0, shape_of(w)[-1]))
     return _stack_rows(vectors, _share_among_equals(values, ties))
@@ -622,13 +630,13 @@ def _real_part(x: Any) -> Any:
 
 
 def _eigvalsh_back(g: Any, v: Any, w: Any) -> Any:
-    slopes = _share_among_equals(_as_row(g), _find_ties(_real_part(w)))
+    slopes = _share_among_equals(_as_row(g), _find_ties(_real_part(w), v, v))
     return matmul(v * slopes, _adjoint_of(v))
 
 
 def _eigvalsh_ahead(t: Any, v: Any, w: Any) -> Any:
     slopes = _real_part(_column_sums(conjugate_flow(v) * matmul(_symmetric_part(t), v)))
-    return _drop_row(_share_among_equals(slopes, _find_ties(_real_part(w))))
+    return _drop_row(_share_among_equals(slopes, _find_ties(_real_part(w), v, v)))
 
 
 def _compute_eig(x: Any) -> Any:
@@ -786,7 +794,7 @@ def _svd_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     g_u, g_s, g_v = _svd_parts(fill_absent(flow), shape)
     turn_u = matmul(_adjoint_of(u), g_u)
     turn_v = matmul(_adjoint_of(v), g_v)
-    ties = _find_ties(_real_part(s))
+    ties = _find_ties(_real_part(s), u, v)
     in_u = _keep_used_columns(flow, 0, m, _divide_where_distinct(turn_u, _svd_gaps(s), ties))
     in_v = _keep_used_columns(flow, m + 1, m + 1 + n, _divide_where_distinct(turn_v, _svd_gaps(s), ties))
     inner = (in_u + _adjoint_of(in_u)) * s + _transpose_matrix(s) * (in_v + _adjoint_of(in_v))
@@ -813,7 +821,7 @@ def _svd_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     gaps = _svd_gaps(s)
     right = p * s
     left = _transpose_matrix(s) * p
-    ties = _find_ties(_real_part(s))
+    ties = _find_ties(_real_part(s), u, v)
     turn_u = _divide_where_distinct(right + _adjoint_of(right), gaps, ties)
     turn_v = _divide_where_distinct(left + _adjoint_of(left), gaps, ties)
     if _is_complex(y):
@@ -854,14 +862,14 @@ svd: MatrixDecomposition = register(
 
 def _svdvals_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     u, s, v = _svd_parts(svd(xs[0]), shape_of(xs[0]))
-    slopes = _share_among_equals(_as_row(fill_absent(flow)), _find_ties(_real_part(s)))
+    slopes = _share_among_equals(_as_row(fill_absent(flow)), _find_ties(_real_part(s), u, v))
     return matmul(u * slopes, _adjoint_of(v))
 
 
 def _svdvals_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     u, s, v = _svd_parts(svd(xs[0]), shape_of(xs[0]))
     slopes = _real_part(_column_sums(conjugate_flow(u) * matmul(t, v)))
-    return _drop_row(_share_among_equals(slopes, _find_ties(_real_part(s))))
+    return _drop_row(_share_among_equals(slopes, _find_ties(_real_part(s), u, v)))
 
 
 svdvals: MatrixDecomposition = register(
