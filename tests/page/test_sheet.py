@@ -194,9 +194,21 @@ def look_at_class(browser: Browser, path: Path, book: Gradebook) -> list[str]:
         assert csv[0].startswith("learner,A formula is a circuit,")
         assert csv[1].startswith("Amara B.,not begun,begun,")
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        if size == NARROW:
+            assert_rows_are_lists(page, book)
         found += violations(page)
         page.context.close()
     return found
+
+
+def assert_rows_are_lists(page: Page, book: Gradebook) -> None:
+    """Check that nothing of a row lies to the side of a narrow page, and that each mistake stands beside its mark."""
+    assert page.locator(".wide").evaluate("part => part.scrollWidth <= part.clientWidth")
+    for k, row in enumerate(book.rows):
+        cells = page.locator("tbody tr").nth(k).locator(".mistake:visible")
+        names = cells.evaluate_all("cells => cells.map((cell) => getComputedStyle(cell, '::after').content)")
+        assert set(names) == {f'"{name}"' for name in (*row.mistakes, *row.cleared)}
+        assert len(names) > 0
 
 
 TALL_SET = QuestionSet("Softmax", "e1 = exp(a); e2 = exp(b); s = e1 + e2; p = e2 / s; y = -log(p)", count=5)
