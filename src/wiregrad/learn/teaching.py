@@ -59,6 +59,17 @@ MAX_FILE: Final = 2_000_000
 MAX_TEXT: Final = 200
 MAX_QUESTIONS: Final = 100
 STYLE_FILE: Final = "sheet.css"
+PAPER_ROOM: Final = {
+    ("picture", "beside"): (690.0, 740.0),
+    ("tall", "beside"): (690.0, 740.0),
+    ("picture", "turned"): (1070.0, 740.0),
+    ("tall", "upright"): (740.0, 1056.0),
+}
+"""Width and height in pixels that a picture may have on A4: beside its question, and alone on a page."""
+MIN_PAPER_SCALE: Final = 0.72
+"""The least scale at which the numbers of a picture, 13 pixels high, have 7 points on paper."""
+SVG_SIZE: Final = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+ASKED_TEXT: Final = re.compile(r'<text x="([\d.]+)"[^<>]*>×?\?<')
 
 
 @dataclass(frozen=True)
@@ -374,14 +385,49 @@ def _describe_question(source: QuestionSource, question: Question) -> dict[str, 
     """Return what a page shows of a question: nothing from which its answer could be read."""
     leaves = ", ".join(f"{name} = {show_number(x)}" for name, x in question.leaves.items())
     shown = [f"{gradient.label}: {show_number(gradient.number)}" for gradient in question.shown]
+    picture, tall = (draw_question(source.owner, question, down=down) for down in (False, True))
     return {
         "kind": question.kind,
         "prompt": question.prompt,
         "lines": [*([leaves] if leaves else []), *question.given, *shown],
         "options": [[option.text, option.detail] for option in question.options],
-        "picture": _encode_picture(draw_question(source.owner, question)),
-        "tall": _encode_picture(draw_question(source.owner, question, down=True)),
+        "picture": _encode_picture(picture),
+        "tall": _encode_picture(tall),
+        "asked": _find_asked(tall),
+        "paper": choose_place(picture, tall),
     }
+
+
+def _read_size(svg: str) -> tuple[float, float]:
+    """Return the width and the height of a picture."""
+    match = SVG_SIZE.search(svg)
+    assert match is not None, "a picture has a viewBox"
+    return float(match[1]), float(match[2])
+
+
+def _find_asked(svg: str) -> float:
+    """Return how far from its left edge a picture has its question mark, from 0 to 1; its middle if it has none."""
+    asked = ASKED_TEXT.search(svg)
+    return round(float(asked[1]) / _read_size(svg)[0], 3) if asked else 0.5
+
+
+def choose_place(picture: str, tall: str) -> tuple[str, str, float]:
+    """Return which of two pictures of a question is printed, where, and how many pixels wide.
+
+    It stands beside the question if its numbers are large enough there, else alone on a page where they are largest.
+
+    >>> choose_place('<svg viewBox="0 0 1509 428">', '<svg viewBox="0 0 394 1316">')
+    ('tall', 'upright', 316.2)
+    """
+    sizes = {"picture": _read_size(picture), "tall": _read_size(tall)}
+    scales = {
+        (name, place): min(1.0, room[0] / sizes[name][0], room[1] / sizes[name][1])
+        for (name, place), room in PAPER_ROOM.items()
+    }
+    beside = {key: scale for key, scale in scales.items() if key[1] == "beside" and scale >= MIN_PAPER_SCALE}
+    choices = beside or scales
+    name, place = max(choices, key=lambda key: choices[key])
+    return name, place, round(sizes[name][0] * scales[name, place], 1)
 
 
 def _describe_solution(source: QuestionSource, question: Question) -> list[str]:
