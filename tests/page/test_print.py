@@ -105,5 +105,5 @@ def test_question_sheets_are_light_on_paper(browser: Browser, tmp_path: Path, gr
 
     assert page.evaluate("getComputedStyle(document.querySelector('.sheet')).color") == "rgb(21, 23, 28)"
     # The picture asks for the colours of what it stands in.
-    assert page.evaluate("getComputedStyle(document.querySelector('li .paper')).colorScheme") == "light"
+    assert page.evaluate("getComputedStyle(document.querySelector('form > img')).colorScheme") == "light"
     page.close()

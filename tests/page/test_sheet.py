@@ -290,7 +290,7 @@ def test_the_numbers_of_a_printed_picture_have_seven_points(
     page, _ = open_page(browser, paths[1], size, "light")
     expect(page.locator("ol > li")).to_have_count(1)
     page.emulate_media(media="print")
-    scale = page.locator(".paper").evaluate("image => image.getBoundingClientRect().width / image.naturalWidth")
+    scale = page.locator("form > img").evaluate("image => image.getBoundingClientRect().width / image.naturalWidth")
 
     assert page.locator("li img:visible").count() == 1
     assert 13 * scale * 0.75 >= 7

@@ -85,7 +85,10 @@ export function ClassTable({ book }: { book: ClassBook }) {
               <th scope="row">done</th>
               {lessons.map((lesson, k) => <td key={lesson} class="lesson" data-name={k + 1}>{rows.filter((row) => row.lessons[k] === "done").length || "–"}</td>)}
               {sets.map((set) => <td key={set} class="set" data-name={set}>{rows.filter((row) => row.sets[set]).length}</td>)}
-              {names.map((name) => <td key={name} class="mistake" data-name={name}><OpenCount open={countOf(rows, name, "open")} met={countOf(rows, name)} /></td>)}
+              {names.map((name) => {
+                const [open, met] = [countOf(rows, name, "open"), countOf(rows, name)];
+                return <td key={name} class="mistake" data-name={name}><b>{open}</b>{met > open && ` of ${met}`}</td>;
+              })}
             </tr>
           </tfoot>
         </table>
@@ -117,11 +120,6 @@ function Advice({ rows, names, lessons }: { rows: readonly ClassRow[]; names: re
   );
 }
 
-/** How many learners have a mistake open, and of how many if others have cleared it. */
-function OpenCount({ open, met }: { open: number; met: number }) {
-  return <><b>{open}</b>{met > open && ` of ${met}`}</>;
-}
-
 function Dot({ state }: { state: string }) {
   return (
     <svg width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">
@@ -136,12 +134,15 @@ const Squiggle = () => <svg width="20" height="8" viewBox="0 0 20 8" aria-hidden
 
 /** On a narrow page a row stands as a list, in which every cell says what it is of: `data-name`. */
 function LessonCell({ name, state }: { name: number; state: string }) {
-  return <td class="lesson" data-name={name}><Dot state={state} /><span class="aloud">{LESSON_WORDS[state] ?? state}</span></td>;
+  return <td class="lesson" data-name={name}><Dot state={state} /><span class="aloud">{LESSON_WORDS[state]}</span></td>;
 }
 
 function MistakeCell({ name, state }: { name: string; state: MistakeState | undefined }) {
-  if (!state) return <td class="mistake" />;
-  return <td class="mistake" data-name={name}>{state === "open" ? <span class="still"><Squiggle /></span> : <Settled />}<span class="aloud">{state}</span></td>;
+  return (
+    <td class="mistake" data-name={name}>
+      {state && <>{state === "open" ? <span class="still"><Squiggle /></span> : <Settled />}<span class="aloud">{state}</span></>}
+    </td>
+  );
 }
 
 /** The title of a set in a spreadsheet, with how many questions it has, and the right answers of a learner as a number. */

@@ -120,7 +120,7 @@ function QuestionView({ k, shown, outcome, answer, onAnswer, onCheck }: Question
       <form onSubmit={submit}>
         <h2 id={`${id}-asked`}>{k + 1}. {shown.prompt}</h2>
         <QuestionImage shown={shown} alt={`Circuit of question ${k + 1}: ${shown.lines.join("; ") || "no numbers given"}`} />
-        <img class={`paper ${shown.paper[1]}`} src={shown[shown.paper[0]]} alt="" style={{ width: `${shown.paper[2]}px` }} />
+        <img class={shown.paper[1]} src={shown[shown.paper[0]]} alt="" style={{ width: `${shown.paper[2]}px` }} />
         <ul class="given">{shown.lines.map((line) => <li key={line}>{line}</li>)}</ul>
         {shown.options.length ? (
           <fieldset aria-labelledby={`${id}-asked`}>
