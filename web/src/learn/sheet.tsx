@@ -22,8 +22,8 @@ interface ShownQuestion {
   tall: string;
   /** How far from its left edge that one shows what is asked, from 0 to 1. */
   asked: number;
-  /** Which of both is printed, where, and how many pixels wide. */
-  paper: [picture: "picture" | "tall", place: string, width: number];
+  /** The picture that is printed, where, and how many pixels wide. */
+  paper: [picture: string, place: string, width: number];
 }
 
 interface Sheet {
@@ -120,7 +120,7 @@ function QuestionView({ k, shown, outcome, answer, onAnswer, onCheck }: Question
       <form onSubmit={submit}>
         <h2 id={`${id}-asked`}>{k + 1}. {shown.prompt}</h2>
         <QuestionImage shown={shown} alt={`Circuit of question ${k + 1}: ${shown.lines.join("; ") || "no numbers given"}`} />
-        <img class={shown.paper[1]} src={shown[shown.paper[0]]} alt="" style={{ width: `${shown.paper[2]}px` }} />
+        <img class={shown.paper[1]} src={shown.paper[0]} alt="" style={{ width: `${shown.paper[2]}px` }} />
         <ul class="given">{shown.lines.map((line) => <li key={line}>{line}</li>)}</ul>
         {shown.options.length ? (
           <fieldset aria-labelledby={`${id}-asked`}>
