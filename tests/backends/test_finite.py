@@ -79,7 +79,7 @@ def test_nothing_is_masked_and_nothing_is_tested_for_nan(formula: str) -> None:
 
 def test_random_circuits_agree_where_all_numbers_are_finite() -> None:
     compared = 0
-    for seed in range(choose_count(20, 300)):
+    for seed in range(choose_count(40, 300)):
         case = random_case(seed)
         points = [point.inputs for point in case.points if np.isfinite(case.circuit.run(point.inputs).values).all()]
         if points:

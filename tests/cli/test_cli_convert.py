@@ -447,7 +447,8 @@ def test_the_shell_is_told_languages_forms_and_files() -> None:
         out = piped(_WIREGRAD_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(k))
         return out.decode().split()
 
-    assert completed("wiregrad co", 1) == ["plain,code", "plain,completion", "plain,convert"]
+    assert {"plain,code", "plain,completion", "plain,convert"} <= set(completed("wiregrad co", 1))
+    assert completed("wiregrad conv", 1) == ["plain,convert"]
     assert completed("wiregrad code --to c", 3) == ["plain,c", "plain,cuda"]
     assert completed("wiregrad convert model.wg out", 3) == ["file,out"]
     assert completed("wiregrad convert --from t", 3) == ["plain,text"]

@@ -112,7 +112,10 @@ def outcome(run: Any, *args: Any) -> Any:
 
 
 def assert_text_computes(op: ArrayOp, xs: tuple[Any, ...]) -> None:
-    """Check dtype, shape and bits, for NaN that it is one; of solutions with few entries all but the last bits."""
+    """Check dtype, shape and bits, for NaN that it is one; of solutions with few entries all but the last bits.
+
+    So of the factors of a matrix, which LAPACK computes where SciPy is loaded, as it is after other tests.
+    """
     wanted, got = outcome(op.compute, *xs), outcome(evaluated, op, xs)
     if isinstance(wanted, type) or isinstance(got, type):
         assert wanted is got, f"{op}: {got}, wanted {wanted}"
@@ -122,7 +125,7 @@ def assert_text_computes(op: ArrayOp, xs: tuple[Any, ...]) -> None:
     wanted, got = np.asarray(wanted), np.asarray(got)
 
     assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), f"{op}: {got.dtype}{got.shape}"
-    if isinstance(op, EntrySolve):
+    if isinstance(op, EntrySolve) or op.name == "lu_factors":
         # The samples are far from singular.
         margin = 64 * np.finfo(wanted.dtype).eps * np.abs(wanted).max(initial=1.0)
         np.testing.assert_allclose(got, wanted, rtol=0, atol=margin, err_msg=str(op))

@@ -440,7 +440,7 @@ def test_reports_are_plain_data() -> None:
 def test_branches_of_random_circuits_add_up_to_the_gradient() -> None:
     checked = 0
     with np.errstate(all="ignore"):
-        for run in random_runs(40):
+        for run in random_runs(80):
             for name in run.circuit.inputs:
                 found = branches(run, name)
                 parts = [branch.sent for branch in found.branches]

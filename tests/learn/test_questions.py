@@ -426,3 +426,30 @@ def test_a_question_is_drawn_only_where_the_circuit_has_what_its_kind_needs(kind
         return
 
     assert may_offer(source.owner, kind)
+
+
+SATURATING = ("n = x1*w1 + x2*w2 + b; o = tanh(n)", "z = w*x + b; L = -y*log(sigmoid(z)) - (1 - y)*log(1 - sigmoid(z))")
+
+
+@pytest.mark.parametrize("kind", [*NUMERIC, "order", "claim", "spot"])
+@pytest.mark.parametrize("formula", SATURATING)
+def test_no_function_of_a_question_is_flat_where_leaves_can_be_drawn(formula: str, kind: str) -> None:
+    flat = []
+    for seed in range(12):
+        source = QuestionSource(wg.circuit(formula), seed)
+        if kind == "gather" and not any(len(wires) > 1 for wires in source.owner.readers.values()):
+            continue
+        run = source.owner.run(source.draw(kind, 0).leaves)
+        slopes = [run.local(wire) for wire in source.owner.wires]
+        flat += [run.leaves for slope in slopes if slope is not None and abs(slope) < 0.01]
+
+    assert flat == []
+
+
+def test_a_question_is_asked_at_a_flat_place_where_no_other_can_be_drawn() -> None:
+    source = QuestionSource(wg.circuit("y = tanh(x + b)*c"), 7, {"b": 40.0})
+    question = source.draw("value", 0)
+    run = source.owner.run(question.leaves)
+
+    assert not run.is_readable
+    assert question == QuestionSource(wg.circuit("y = tanh(x + b)*c"), 7, {"b": 40.0}).draw("value", 0)

@@ -95,7 +95,7 @@ def test_a_graded_page_holds_no_answers(questions: QuestionSet) -> None:
 
     assert sheet["graded"]
     for shown, question in zip(sheet["questions"], questions.draw(), strict=True):
-        assert shown.keys() == {"kind", "prompt", "lines", "options", "picture", "tall"}
+        assert shown.keys() == {"kind", "prompt", "lines", "options", "picture", "tall", "asked", "paper"}
         for name in ("picture", "tall"):
             picture = read_picture(shown[name]).replace("-", "−")
             if question.answer is not None and show_number(question.answer) not in str(question):

@@ -100,10 +100,10 @@ def test_question_sheets_are_light_on_paper(browser: Browser, tmp_path: Path, gr
     path = export_site(tmp_path, build_pages([questions], key=bytes(32) if graded else None))[1]
     page = browser.new_page(color_scheme="dark")
     page.goto(path.as_uri())
-    expect(page.locator("li img")).to_have_count(1)
+    expect(page.locator("li img:visible")).to_have_count(1)
     page.emulate_media(media="print", color_scheme="dark")
 
     assert page.evaluate("getComputedStyle(document.querySelector('.sheet')).color") == "rgb(21, 23, 28)"
     # The picture asks for the colours of what it stands in.
-    assert page.evaluate("getComputedStyle(document.querySelector('li img')).colorScheme") == "light"
+    assert page.evaluate("getComputedStyle(document.querySelector('form > img')).colorScheme") == "light"
     page.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -81,10 +83,11 @@ def test_the_numbers_of_a_wide_circuit_stay_readable(browser: Browser, tmp_path:
     )
     paths = export_site(tmp_path, build_pages([wide]))
     page, watched = open_page(browser, paths[1], size, "light")
-    shrinking = "Math.max(...[...document.images].map((image) => image.naturalWidth / image.clientWidth))"
-    page.wait_for_function(f"[...document.images].every((image) => image.complete) && {shrinking} <= 1.4")
+    images = "[...document.querySelectorAll('.picture img')]"
+    shrinking = f"Math.max(...{images}.map((image) => image.naturalWidth / image.clientWidth))"
+    page.wait_for_function(f"{images}.every((image) => image.complete) && {shrinking} <= 1.4")
 
-    assert page.locator("li img").count() == 2
+    assert page.locator("li img:visible").count() == 2
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
     assert (watched.errors, watched.foreign) == ([], [])
     page.context.close()
@@ -194,9 +197,21 @@ def look_at_class(browser: Browser, path: Path, book: Gradebook) -> list[str]:
         assert csv[0].startswith("learner,A formula is a circuit,")
         assert csv[1].startswith("Amara B.,not begun,begun,")
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        if size == NARROW:
+            assert_rows_are_lists(page, book)
         found += violations(page)
         page.context.close()
     return found
+
+
+def assert_rows_are_lists(page: Page, book: Gradebook) -> None:
+    """Check that nothing of a row lies to the side of a narrow page, and that each mistake stands beside its mark."""
+    assert page.locator(".wide").evaluate("part => part.scrollWidth <= part.clientWidth")
+    for k, row in enumerate(book.rows):
+        cells = page.locator("tbody tr").nth(k).locator(".mistake:visible")
+        names = cells.evaluate_all("cells => cells.map((cell) => getComputedStyle(cell, '::after').content)")
+        assert set(names) == {f'"{name}"' for name in (*row.mistakes, *row.cleared)}
+        assert len(names) > 0
 
 
 TALL_SET = QuestionSet("Softmax", "e1 = exp(a); e2 = exp(b); s = e1 + e2; p = e2 / s; y = -log(p)", count=5)
@@ -231,6 +246,14 @@ def test_solutions_stand_behind_the_questions_on_a_page_of_their_own(browser: Br
     page.context.close()
 
 
+def find_asked(page: Page) -> float:
+    """Return how far from its left edge the picture that is shown has its question mark, from 0 to 1."""
+    source, width = page.locator(".picture img").evaluate("image => [image.currentSrc, image.naturalWidth]")
+    svg = ElementTree.fromstring(b64decode(source.partition(",")[2]))
+    asked = next(text for text in svg.iter("{http://www.w3.org/2000/svg}text") if text.text == "?")
+    return float(asked.attrib["x"]) / float(width)
+
+
 def test_a_picture_that_is_too_large_for_a_phone_moves_to_the_side(browser: Browser, tmp_path: Path) -> None:
     large = QuestionSet(
         "Large", "z = w*x + b; L = -y*log(sigmoid(z)) - (1 - y)*log(1 - sigmoid(z)) + c*w^2", kinds=("leaf",)
@@ -239,12 +262,56 @@ def test_a_picture_that_is_too_large_for_a_phone_moves_to_the_side(browser: Brow
     page, watched = open_page(browser, paths[1], NARROW, "light")
     picture = page.locator(".picture[tabindex]")
     expect(picture).to_have_count(1)
-    shrinking = page.locator("img").evaluate("image => image.naturalWidth / image.clientWidth")
+    shrinking = page.locator(".picture img").evaluate("image => image.naturalWidth / image.clientWidth")
 
     assert shrinking <= 1.41
-    assert picture.evaluate("part => part.scrollWidth > part.clientWidth")
+    places = picture.evaluate("part => [part.scrollLeft, part.clientWidth, part.scrollWidth]")
+
+    assert places[1] < places[2]
+    assert places[0] <= find_asked(page) * places[2] <= places[0] + places[1]
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
     assert (watched.errors, watched.foreign, violations(page)) == ([], [], [])
+    page.context.close()
+
+
+PAPER = {"width": 718, "height": 1047}
+"""A4 within the margins of a browser, in pixels."""
+PAPER_SETS = [
+    QuestionSet("Deep", "a = x*w + b; c = tanh(a); d = c*u + v; e = tanh(d); y = e*e - x", kinds=("leaf",)),
+    QuestionSet("Wide", "h1 = tanh(x*a + b); h2 = tanh(x*c + d); o = h1*u + h2*v; y = (o - t)**2", kinds=("leaf",)),
+    QuestionSet("Loss", "z = w*x + b; L = -y*log(sigmoid(z)) - (1 - y)*log(1 - sigmoid(z)) + c*w^2", kinds=("leaf",)),
+    QuestionSet("Small", "y = x*x + x", kinds=("gather",)),
+]
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+@pytest.mark.parametrize("questions", PAPER_SETS, ids=lambda questions: questions.title)
+def test_the_numbers_of_a_printed_picture_have_seven_points(
+    browser: Browser, tmp_path: Path, size: tuple[int, int], questions: QuestionSet
+) -> None:
+    paths = export_site(tmp_path, build_pages([questions]))
+    page, _ = open_page(browser, paths[1], size, "light")
+    expect(page.locator("ol > li")).to_have_count(1)
     page.emulate_media(media="print")
-    assert page.locator("img").evaluate("image => image.clientWidth <= image.parentElement.parentElement.clientWidth")
+    page.set_viewport_size(PAPER)  # type: ignore[arg-type]
+    scale = page.locator("form > img").evaluate("image => image.getBoundingClientRect().width / image.naturalWidth")
+
+    assert page.locator("li img:visible").count() == 1
+    assert 13 * scale * 0.75 >= 7
+    page.context.close()
+
+
+def test_a_large_picture_is_printed_on_a_page_of_its_own(browser: Browser, tmp_path: Path) -> None:
+    large = QuestionSet(
+        "Large", "z = w*x + b; L = -y*log(sigmoid(z)) - (1 - y)*log(1 - sigmoid(z)) + c*w^2", kinds=("leaf",)
+    )
+    paths = export_site(tmp_path, build_pages([large]))
+    page, _ = open_page(browser, paths[1], WIDE, "light")
+    expect(page.locator("ol > li")).to_have_count(1)
+    pages = count_pages(page.pdf(format="A4", prefer_css_page_size=True))
+    page.emulate_media(media="print")
+    width = page.locator("form > img").evaluate("image => image.getBoundingClientRect().width")
+
+    assert pages == 2
+    assert 700 < width <= 740
     page.context.close()

@@ -399,3 +399,24 @@ def test_names_of_wires_and_sentences_have_the_words_of_the_picture(opened: Open
 
     assert [name for name in names if re.search(r"%\d| split\b", name)] == []
     assert automatic <= drawn_names
+
+
+def test_the_name_of_a_leaf_opens_its_card_and_its_number_says_so(opened: Opener) -> None:
+    page = opened()
+    leaf = page.picture.locator("[data-box]:has(.drag)").first
+    number = leaf.locator(".drag").bounding_box()
+    title = leaf.locator("text").first.bounding_box()
+    assert number is not None
+    assert title is not None
+    page.page.mouse.move(number["x"], number["y"] - 6)
+    page.page.mouse.move(number["x"] + 2, number["y"] - 6)
+    hint = page.page.locator(".hover-card")
+    hint.wait_for()
+    told = hint.evaluate("card => getComputedStyle(card, '::after').content")
+    page.page.mouse.click(number["x"] + 2, number["y"] - 6)
+    cards = [page.page.locator(".inspector .card").count()]
+    page.page.mouse.click(title["x"] + 3, title["y"] + title["height"] / 2)
+    page.page.locator(".inspector .card").first.wait_for()
+
+    assert told == '"press its name to open its card"'
+    assert cards == [0]

@@ -44,6 +44,7 @@ from wiregrad.draw.layout.boxes import (
 )
 from wiregrad.draw.layout.figure import (
     GRADIENT_WORD,
+    MAX_BAND_LENGTH,
     SMALL_FONT_SIZE,
     Anchor,
     BoxPlaces,
@@ -699,11 +700,17 @@ def to_svg(
 
 
 def draw_svg(
-    drawn: Picture, *, theme: str = AUTO_THEME, down: bool = False, legend: bool = True, animate: bool = False
+    drawn: Picture,
+    *,
+    theme: str = AUTO_THEME,
+    down: bool = False,
+    legend: bool = True,
+    animate: bool = False,
+    fold: int = MAX_BAND_LENGTH,
 ) -> str:
-    """Draw a picture as SVG."""
+    """Draw a picture as SVG; one that is longer than `fold` is drawn in several rows."""
     timing = PictureTiming.from_picture(drawn) if animate else None
-    return _SvgPage(place_picture(drawn, down=down), theme, timing).write_page(legend)
+    return _SvgPage(place_picture(drawn, down=down, fold=fold), theme, timing).write_page(legend)
 
 
 class _SvgPage:

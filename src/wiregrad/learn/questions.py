@@ -20,6 +20,9 @@ from wiregrad.errors import NoQuestionError
 from wiregrad.ir import Pattern
 from wiregrad.learn.quiz_run import (
     BREAKING_LEAVES,
+    LARGEST,
+    READABLE_ATTEMPTS,
+    SMALLEST,
     Draws,
     MistakeWriter,
     PredictedMistake,
@@ -53,8 +56,6 @@ MAX_PROMPT: Final = 100
 MAX_GIVEN: Final = 12
 """Maximum number of values that are listed under a question."""
 NUDGES: Final = (0.01, -0.01, 0.02)
-SMALLEST: Final = 1e-3
-LARGEST: Final = 1e3
 TINY: Final = 1e-5
 """Predicted numbers below this are left out: gradients of saturated functions, whose digits are noise."""
 ANSWER_KEY: Final = "answer"
@@ -503,7 +504,7 @@ class NumericGenerator:
             run = self.owner.run(self.owner.draw_leaves(draws, attempt, fixed))
             group = turns[number % len(turns)] if attempt < TURN_ATTEMPTS else draws.choose(turns)
             target = draws.choose(group)
-            posed = self._pose(run, target) if run.is_clean else None
+            posed = self._pose(run, target) if run.is_fit(READABLE_ATTEMPTS if lenient else attempt) else None
             if posed is None or (attempt < TURN_ATTEMPTS and not lenient and self._hides_mistake(posed, target)):
                 continue
             mistakes = self.filter_mistakes(posed, target, lenient=lenient)
@@ -1092,7 +1093,7 @@ def draw_choice_question(
             else:
                 leaves = owner.draw_leaves(draws, attempt, fixed)
             run = owner.run(leaves)
-            if kind != "debug" and not run.is_clean:
+            if kind != "debug" and not run.is_fit(attempt):
                 continue
             draft = DRAFTERS[kind](run, draws, seed + number + attempt)
             if draft is None:

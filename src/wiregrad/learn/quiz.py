@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from wiregrad.draw.layout.boxes import Picture, Reading, read_value
+from wiregrad.draw.layout.figure import MAX_BAND_LENGTH
 from wiregrad.draw.layout.picture import build_picture
 from wiregrad.draw.svg import draw_svg
 from wiregrad.draw.text import HTML_TYPE, TEXT_TYPE
@@ -109,7 +110,7 @@ ASKED: Final = Reading("?", signed=False)
 """What a picture shows where a number is asked for."""
 
 
-def draw_question(owner: QuizCircuit, question: Question, *, down: bool = False) -> str:
+def draw_question(owner: QuizCircuit, question: Question, *, down: bool = False, fold: int = MAX_BAND_LENGTH) -> str:
     """Return the picture of a question as SVG: the leaves, the numbers that are given, and the place that is asked.
 
     The picture is made from the circuit without a run, so that nothing else can be read from it.
@@ -133,7 +134,7 @@ def draw_question(owner: QuizCircuit, question: Question, *, down: bool = False)
         grad = None if sent is None else _read_shown(sent.removesuffix(arrived))
         boxes.append(replace(box, value=value, grad=grad))
     asked = _mark_asked(owner, question, replace(picture, boxes=tuple(boxes), ran=True))
-    return draw_svg(asked, down=down, legend=False)
+    return draw_svg(asked, down=down, legend=False, fold=fold)
 
 
 def _read_shown(text: str) -> Reading:

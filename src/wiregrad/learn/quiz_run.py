@@ -51,6 +51,12 @@ MAX_NAME: Final = 24
 """Maximum number of characters of a node's name in a sentence; of longer ones the middle is left out."""
 LEAF_RANGES: Final = ((12, 37, True), (3, 19, True), (12, 37, False), (1, 9, False))
 """Where leaves are drawn, in tenths, and whether they may be negative; attempts take turns."""
+READABLE_ATTEMPTS: Final = 24
+"""For how many draws of leaves a question waits for numbers that can be read, with no function flat."""
+SMALLEST: Final = 1e-3
+LARGEST: Final = 1e3
+FLAT: Final = 0.01
+"""The local derivative below which a function is flat."""
 BREAKING_LEAVES: Final = (0.0, -1.0, 0.0, 1000.0, 2.0, -2.5)
 """Leaves at which ops break: what a hunt for the first non-finite number draws from."""
 
@@ -335,6 +341,24 @@ class QuizRun:
         nodes = self.owner.nodes
         numbers = [*(self.values[node] for node in nodes), *(self.upstream(node) for node in nodes)]
         return all(map(math.isfinite, numbers)) and not any(self._is_on_kink(node) for node in self.owner.functions)
+
+    def is_fit(self, attempt: int) -> bool:
+        """Whether questions may be asked at this point: the first attempts want numbers that can be read."""
+        return self.is_clean and (attempt >= READABLE_ATTEMPTS or self.is_readable)
+
+    @cached_property
+    def is_readable(self) -> bool:
+        """Whether no number is tiny or huge, and no function is flat, as tanh is far from 0."""
+        nodes = self.owner.nodes
+        numbers = [*(self.values[node] for node in nodes), *(self.upstream(node) for node in nodes)]
+        has_digits = all(not x or SMALLEST < abs(x) < LARGEST for x in numbers)
+        return has_digits and not any(map(self._is_flat, self.owner.wires))
+
+    def _is_flat(self, wire: Wire) -> bool:
+        slope = self.local(wire)
+        if slope is None or (slope == 0 and has_pattern(self, wire[0], Pattern.ROUTE)):
+            return False
+        return abs(slope) < FLAT
 
     def _is_on_kink(self, node: int) -> bool:
         kinks = [kink for kink in self.owner.ops[node].kinks if not kink.jump]

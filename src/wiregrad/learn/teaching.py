@@ -59,6 +59,15 @@ MAX_FILE: Final = 2_000_000
 MAX_TEXT: Final = 200
 MAX_QUESTIONS: Final = 100
 STYLE_FILE: Final = "sheet.css"
+BESIDE: Final = (690.0, 740.0)
+ALONE: Final = (740.0, 1056.0)
+"""Width and height in pixels that a picture may have on A4: beside its question, and on a page of its own."""
+PAPER_FOLD: Final = 800
+"""How long a row of a picture may be that is drawn for paper."""
+MIN_PAPER_SCALE: Final = 0.72
+"""The least scale at which the numbers of a picture, 13 pixels high, have 7 points on paper."""
+SVG_SIZE: Final = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+ASKED_TEXT: Final = re.compile(r'<text x="([\d.]+)"[^<>]*>×?\?<')
 
 
 @dataclass(frozen=True)
@@ -374,14 +383,57 @@ def _describe_question(source: QuestionSource, question: Question) -> dict[str, 
     """Return what a page shows of a question: nothing from which its answer could be read."""
     leaves = ", ".join(f"{name} = {show_number(x)}" for name, x in question.leaves.items())
     shown = [f"{gradient.label}: {show_number(gradient.number)}" for gradient in question.shown]
+    picture, tall = (draw_question(source.owner, question, down=down) for down in (False, True))
+    folded = draw_question(source.owner, question, fold=PAPER_FOLD)
+    printed, place, width = choose_place([picture, tall, folded])
     return {
         "kind": question.kind,
         "prompt": question.prompt,
         "lines": [*([leaves] if leaves else []), *question.given, *shown],
         "options": [[option.text, option.detail] for option in question.options],
-        "picture": _encode_picture(draw_question(source.owner, question)),
-        "tall": _encode_picture(draw_question(source.owner, question, down=True)),
+        "picture": _encode_picture(picture),
+        "tall": _encode_picture(tall),
+        "asked": _find_asked(tall),
+        "paper": [_encode_picture(printed), place, width],
     }
+
+
+def _read_size(svg: str) -> tuple[float, float]:
+    """Return the width and the height of a picture."""
+    match = SVG_SIZE.search(svg)
+    assert match is not None, "a picture has a viewBox"
+    return float(match[1]), float(match[2])
+
+
+def _find_asked(svg: str) -> float:
+    """Return how far from its left edge a picture has its question mark, from 0 to 1; its middle if it has none."""
+    asked = ASKED_TEXT.search(svg)
+    return round(float(asked[1]) / _read_size(svg)[0], 3) if asked else 0.5
+
+
+def choose_place(pictures: Sequence[str]) -> tuple[str, str, float]:
+    """Return which of the pictures of a question is printed, where, and how many pixels wide.
+
+    It is the first one whose numbers are large enough beside the question. If there is none, the one whose numbers are
+    largest has a page of its own.
+
+    >>> wide, tall, folded = (f'<svg viewBox="0 0 {size}">' for size in ("1509 428", "394 1316", "769 712"))
+    >>> choose_place([wide, tall, folded])
+    ('<svg viewBox="0 0 769 712">', 'beside', 690.0)
+    >>> choose_place([wide, tall])
+    ('<svg viewBox="0 0 394 1316">', 'alone', 316.2)
+    """
+    for picture in pictures:
+        scale = _scale_into(picture, BESIDE)
+        if scale >= MIN_PAPER_SCALE:
+            return picture, "beside", round(_read_size(picture)[0] * scale, 1)
+    picture = max(pictures, key=lambda each: _scale_into(each, ALONE))
+    return picture, "alone", round(_read_size(picture)[0] * _scale_into(picture, ALONE), 1)
+
+
+def _scale_into(svg: str, room: tuple[float, float]) -> float:
+    """Return how large a picture can be in a room, at most 1."""
+    return min(1.0, *(most / size for most, size in zip(room, _read_size(svg), strict=True)))
 
 
 def _describe_solution(source: QuestionSource, question: Question) -> list[str]:

@@ -7,16 +7,14 @@ import { collides } from "./answers";
 import { mutantOf, numberFields, sweepWith } from "./mistakes";
 import {
   givenValues,
-  LARGEST,
   MAX_PROMPT,
   noQuestion,
-  SMALLEST,
   type ChoiceOption,
   type Question,
   type ShownGradient,
   type Target,
 } from "./questions";
-import { BREAKING_LEAVES, Draws, showNumber, type Leaves, type QuizCircuit, type QuizRun, type Wire } from "./quiz-run";
+import { BREAKING_LEAVES, Draws, hasPlainSize, showNumber, type Leaves, type QuizCircuit, type QuizRun, type Wire } from "./quiz-run";
 import { filled, mistakeWords, sentence, type Fields } from "./sentences";
 import { CLAIMS, PROMPTS, TEXTS, TITLES, WORDS } from "./sentences.generated";
 
@@ -266,7 +264,7 @@ function draftSpot(run: QuizRun, draws: Draws): ChoiceDraft | null {
   const wire = draws.choose(inner.length ? inner : owner.wires);
   const mutants = spotMutants(run, wire);
   const size = Math.abs(run.sent(wire) ?? 0);
-  if (!mutants.size || !(SMALLEST < size && size < LARGEST)) return null;
+  if (!mutants.size || !size || !hasPlainSize(size)) return null;
   const key = draws.choose([...mutants.keys()]);
   const slopeOf = (each: Wire): number | null => (isSame(each, wire) ? mutants.get(key)! : run.local(each));
   const grads = sweepWith(run, slopeOf);
@@ -274,7 +272,7 @@ function draftSpot(run: QuizRun, draws: Draws): ChoiceDraft | null {
     const [gradient, slope] = [grads.get(each[0]), slopeOf(each)];
     return gradient === undefined || slope === null ? [] : [[each, gradient * slope]];
   });
-  if (sent.some(([, number]) => number && !(SMALLEST < Math.abs(number) && Math.abs(number) < LARGEST))) return null;
+  if (sent.some(([, number]) => !hasPlainSize(number))) return null;
   const draft = new ChoiceDraft("spot", "spot", wire, {});
   draft.shown = sent.map(([each, number]) => ({ target: each, label: wireLabel(run, each), number }));
   draft.addRight(wireText(run, wire, sent.find(([each]) => isSame(each, wire))![1]), wire);
@@ -393,7 +391,7 @@ export function drawChoiceQuestion(
   for (let attempt = 0; attempt < attempts; attempt++) {
     const isHunt = kind === "debug";
     const run = owner.run(isHunt ? breakingLeaves(owner, draws, fixed) : owner.drawLeaves(draws, attempt, fixed));
-    const draft = isHunt || run.isClean ? DRAFTERS[kind]!(run, draws, seed + number + attempt) : null;
+    const draft = isHunt || run.isFit(attempt) ? DRAFTERS[kind]!(run, draws, seed + number + attempt) : null;
     if (!draft) continue;
     draft.leaves = run.leaves;
     draft.given = kind === "order" || kind === "structure" ? [] : givenValues(run, owner.nodes);

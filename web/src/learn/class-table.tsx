@@ -74,18 +74,21 @@ export function ClassTable({ book }: { book: ClassBook }) {
             {rows.map((row) => (
               <tr key={row.learner}>
                 <th scope="row">{row.learner}{row.doubts.length > 0 && <span class="doubt" title={row.doubts.join("; ")}><span aria-hidden="true">!</span><span class="aloud"> changed or not signed</span></span>}</th>
-                {lessons.map((lesson, k) => <LessonCell key={lesson} state={row.lessons[k] ?? "new"} />)}
-                {sets.map((set) => <td key={set} class="num">{scoresOf(row, set)}</td>)}
-                {names.map((name) => <MistakeCell key={name} state={row.mistakes[name]} />)}
+                {lessons.map((lesson, k) => <LessonCell key={lesson} name={k + 1} state={row.lessons[k] ?? "new"} />)}
+                {sets.map((set) => <td key={set} class="set" data-name={set}>{scoresOf(row, set)}</td>)}
+                {names.map((name) => <MistakeCell key={name} name={name} state={row.mistakes[name]} />)}
               </tr>
             ))}
           </tbody>
           <tfoot>
             <tr>
               <th scope="row">done</th>
-              {lessons.map((lesson, k) => <td key={lesson} class="num">{rows.filter((row) => row.lessons[k] === "done").length || "–"}</td>)}
-              {sets.map((set) => <td key={set} class="num">{rows.filter((row) => row.sets[set]).length}</td>)}
-              {names.map((name) => <td key={name} class="num"><OpenCount open={countOf(rows, name, "open")} met={countOf(rows, name)} /></td>)}
+              {lessons.map((lesson, k) => <td key={lesson} class="lesson" data-name={k + 1}>{rows.filter((row) => row.lessons[k] === "done").length || "–"}</td>)}
+              {sets.map((set) => <td key={set} class="set" data-name={set}>{rows.filter((row) => row.sets[set]).length}</td>)}
+              {names.map((name) => {
+                const [open, met] = [countOf(rows, name, "open"), countOf(rows, name)];
+                return <td key={name} class="mistake" data-name={name}><b>{open}</b>{met > open && ` of ${met}`}</td>;
+              })}
             </tr>
           </tfoot>
         </table>
@@ -117,11 +120,6 @@ function Advice({ rows, names, lessons }: { rows: readonly ClassRow[]; names: re
   );
 }
 
-/** How many learners have a mistake open, and of how many if others have cleared it. */
-function OpenCount({ open, met }: { open: number; met: number }) {
-  return <><b>{open}</b>{met > open && ` of ${met}`}</>;
-}
-
 function Dot({ state }: { state: string }) {
   return (
     <svg width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">
@@ -134,13 +132,17 @@ function Dot({ state }: { state: string }) {
 const Settled = () => <svg width="18" height="10" viewBox="0 0 18 10" aria-hidden="true"><path class="ring" d="M1 3h16M1 7h16" /></svg>;
 const Squiggle = () => <svg width="20" height="8" viewBox="0 0 20 8" aria-hidden="true"><path class="ring" d="M1 4q2.250-5 4.500 0t4.500 0t4.500 0t4.500 0" /></svg>;
 
-function LessonCell({ state }: { state: string }) {
-  return <td class="lesson"><Dot state={state} /><span class="aloud">{LESSON_WORDS[state] ?? state}</span></td>;
+/** On a narrow page a row stands as a list, in which every cell says what it is of: `data-name`. */
+function LessonCell({ name, state }: { name: number; state: string }) {
+  return <td class="lesson" data-name={name}><Dot state={state} /><span class="aloud">{LESSON_WORDS[state]}</span></td>;
 }
 
-function MistakeCell({ state }: { state: MistakeState | undefined }) {
-  if (!state) return <td class="mistake" />;
-  return <td class="mistake">{state === "open" ? <span class="still"><Squiggle /></span> : <Settled />}<span class="aloud">{state}</span></td>;
+function MistakeCell({ name, state }: { name: string; state: MistakeState | undefined }) {
+  return (
+    <td class="mistake" data-name={name}>
+      {state && <>{state === "open" ? <span class="still"><Squiggle /></span> : <Settled />}<span class="aloud">{state}</span></>}
+    </td>
+  );
 }
 
 /** The title of a set in a spreadsheet, with how many questions it has, and the right answers of a learner as a number. */

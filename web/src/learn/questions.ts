@@ -15,7 +15,7 @@ import {
   sumOf,
   type PredictedMistake,
 } from "./mistakes";
-import { Draws, showFactor, showNumber, type Leaves, type QuizCircuit, type QuizRun, type Wire } from "./quiz-run";
+import { Draws, hasPlainSize, READABLE_ATTEMPTS, showFactor, showNumber, type Leaves, type QuizCircuit, type QuizRun, type Wire } from "./quiz-run";
 import { filled, sentence, type Fields } from "./sentences";
 import { NEUTRAL, PROMPTS, WORDS } from "./sentences.generated";
 
@@ -26,8 +26,6 @@ const MAX_PATHS = 24;
 export const MAX_PROMPT = 100;
 const MAX_GIVEN = 12;
 const NUDGES = [0.01, -0.01, 0.02] as const;
-export const SMALLEST = 1e-3;
-export const LARGEST = 1e3;
 /** Predicted numbers below this are left out: gradients of saturated functions, whose digits are noise. */
 const TINY = 1e-5;
 const COMPARED_RUNS = 2;
@@ -411,7 +409,7 @@ export class NumericGenerator {
       const run = this.owner.run(this.owner.drawLeaves(draws, attempt, fixed));
       const group = attempt < TURN_ATTEMPTS ? turns[number % turns.length]! : draws.choose(turns);
       const target = draws.choose(group);
-      const found = run.isClean ? this.pose(run, target) : null;
+      const found = run.isFit(lenient ? READABLE_ATTEMPTS : attempt) ? this.pose(run, target) : null;
       if (!found || (attempt < TURN_ATTEMPTS && !lenient && this.hidesMistake(found, target))) continue;
       const mistakes = this.filtered(found, target, lenient);
       if (!mistakes) continue;
@@ -432,7 +430,7 @@ export class NumericGenerator {
   /** The mistakes that a question can name; null if the question is not clear. */
   filtered(found: Posed, target: Target, lenient: boolean): PredictedMistake[] | null {
     const size = Math.abs(found.answer / found.scale);
-    if (!(SMALLEST < size && size < LARGEST) || Math.abs(size - 1) < 1e-9) return null;
+    if (!size || !hasPlainSize(size) || Math.abs(size - 1) < 1e-9) return null;
     if ([...found.prompt].length > MAX_PROMPT) return null;
     const names = numberedKeys(found.mistakes);
     const kept = new Map<number, PredictedMistake>();

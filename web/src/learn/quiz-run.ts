@@ -22,6 +22,18 @@ const LEAF_RANGES: readonly (readonly [number, number, boolean])[] = [
   [12, 37, false],
   [1, 9, false],
 ];
+/** For how many draws of leaves a question waits for numbers that can be read, with no function flat. */
+export const READABLE_ATTEMPTS = 24;
+const SMALLEST = 1e-3;
+const LARGEST = 1e3;
+/** The local derivative below which a function is flat. */
+const FLAT = 0.01;
+
+/** Whether a number is neither tiny nor huge. */
+export function hasPlainSize(x: number): boolean {
+  return !x || (SMALLEST < Math.abs(x) && Math.abs(x) < LARGEST);
+}
+
 /** Leaves at which ops break: what a hunt for the first non-finite number draws from. */
 export const BREAKING_LEAVES: readonly number[] = [0, -1, 0, 1000, 2, -2.5];
 
@@ -257,6 +269,20 @@ export class QuizRun {
     const { nodes, functions } = this.owner;
     const finite = nodes.every((node) => Number.isFinite(this.value(node)) && Number.isFinite(this.upstream(node)));
     return finite && !functions.some((node) => kinksOf(this.bare, node).some(({ jump }) => !jump));
+  }
+
+  /** Whether questions may be asked at this point: the first attempts want numbers that are not tiny, and no function flat. */
+  isFit(attempt: number): boolean {
+    return this.isClean && (attempt >= READABLE_ATTEMPTS || this.isReadable);
+  }
+
+  private get isReadable(): boolean {
+    const { nodes, wires } = this.owner;
+    const isFlat = (wire: Wire): boolean => {
+      const slope = this.local(wire) ?? 1;
+      return Math.abs(slope) < FLAT && (slope !== 0 || !this.owner.has(wire[0], "route"));
+    };
+    return nodes.every((node) => [this.value(node), this.upstream(node)].every(hasPlainSize)) && !wires.some(isFlat);
   }
 
   /** What a wire leads to: the reader, with the slot if it reads the same value twice. */

@@ -3,7 +3,7 @@
  * grades: then it holds no answers, and nothing here computes them.
  */
 import { render } from "preact";
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { parse } from "../engine";
 import { useMedia, useUnique } from "../ui/parts";
 import { DATA, ROOT } from "../ui/page";
@@ -20,6 +20,10 @@ interface ShownQuestion {
   picture: string;
   /** The same picture from top to bottom, for narrow pages. */
   tall: string;
+  /** How far from its left edge that one shows what is asked, from 0 to 1. */
+  asked: number;
+  /** The picture that is printed, where, and how many pixels wide. */
+  paper: [picture: string, place: string, width: number];
 }
 
 interface Sheet {
@@ -66,18 +70,23 @@ const MAX_SHRINKING = 1.4;
 
 /**
  * The picture of a question: from top to bottom where it would be too small to read from left to right. One that is too
- * small even then is as wide as it must be, and moves to the side in its frame.
+ * small even then is as wide as it must be, and moves to the side in its frame; first it shows what is asked.
  */
 function QuestionImage({ shown, alt }: { shown: ShownQuestion; alt: string }) {
   const [tall, setTall] = useState(false);
   const [least, setLeast] = useState(0);
+  const frame = useRef<HTMLDivElement>(null);
   const fit = ({ naturalWidth, clientWidth, currentSrc }: HTMLImageElement): void => {
     if (naturalWidth <= MAX_SHRINKING * clientWidth) return;
     if (currentSrc === shown.tall) setLeast(naturalWidth / MAX_SHRINKING);
     else setTall(true);
   };
+  useEffect(() => {
+    const part = frame.current!;
+    part.scrollLeft = shown.asked * part.scrollWidth - part.clientWidth / 2;
+  }, [least]);
   return (
-    <div class="picture" {...(least ? { role: "region", "aria-label": "Picture", tabIndex: 0 } : {})}>
+    <div ref={frame} class="picture" {...(least ? { role: "region", "aria-label": "Picture", tabIndex: 0 } : {})}>
       <picture>
         <source media="(max-width: 600px)" srcset={shown.tall} />
         <img src={tall ? shown.tall : shown.picture} alt={alt} style={{ minWidth: `${least}px` }} onLoad={({ currentTarget }) => fit(currentTarget)} />
@@ -111,6 +120,7 @@ function QuestionView({ k, shown, outcome, answer, onAnswer, onCheck }: Question
       <form onSubmit={submit}>
         <h2 id={`${id}-asked`}>{k + 1}. {shown.prompt}</h2>
         <QuestionImage shown={shown} alt={`Circuit of question ${k + 1}: ${shown.lines.join("; ") || "no numbers given"}`} />
+        <img class={shown.paper[1]} src={shown.paper[0]} alt="" style={{ width: `${shown.paper[2]}px` }} />
         <ul class="given">{shown.lines.map((line) => <li key={line}>{line}</li>)}</ul>
         {shown.options.length ? (
           <fieldset aria-labelledby={`${id}-asked`}>

@@ -35,11 +35,12 @@ export function HoverCard({ pointed, frame }: Props) {
     };
   }, [JSON.stringify(pointed)]);
   if (!card) return null;
-  const right = card.x > (frame.current?.clientWidth ?? 0) / 2;
+  const { clientWidth, clientHeight } = frame.current!;
+  const right = card.x > clientWidth / 2;
   const below = card.y < 120;
   const place = {
-    [right ? "right" : "left"]: `${right ? (frame.current?.clientWidth ?? 0) - card.x + 12 : card.x + 12}px`,
-    [below ? "top" : "bottom"]: `${below ? card.y + 16 : (frame.current?.clientHeight ?? 0) - card.y + 12}px`,
+    [right ? "right" : "left"]: `${12 + (right ? clientWidth - card.x : card.x)}px`,
+    [below ? "top" : "bottom"]: `${below ? card.y + 16 : clientHeight - card.y + 12}px`,
   };
   const [title, ...rest] = card.text.split(", ");
   return (

@@ -40,7 +40,7 @@ export function StepMarks({ scene, faces, firing, acts, moves, paper }: Props) {
   );
 }
 
-const DRAG = "drag a number to change it";
+const DRAG = "drag a number, press a name";
 
 /** The invitation at an idle circuit: an arrow to the number of the first leaf that can be changed. */
 export function DragHint({ scene, editable, paper }: { scene: Scene; editable: (node: number) => boolean; paper: Rect }) {
