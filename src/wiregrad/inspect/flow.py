@@ -36,6 +36,7 @@ from wiregrad.draw.layout.boxes import clip_distinctly, count_columns, escape_un
 from wiregrad.draw.plots import BarRow, HistogramColumn, draw_bars, draw_histogram, format_power
 from wiregrad.dtypes import NO_GRADIENT, count_with_noun, format_brief_number
 from wiregrad.errors import InputError, short_repr
+from wiregrad.inspect.loss_terms import describe_unmoved_terms
 from wiregrad.inspect.report import Numbers, Report, RunIndex
 from wiregrad.ir import INPUT, Node, join_first_names
 from wiregrad.ir.columns import is_automatic_name
@@ -313,6 +314,12 @@ def find_broken_layers(layers: Sequence[FlowLayer]) -> Iterator[FlowFinding]:
             yield FlowFinding("zero", layer.name, 0.0, f"{words}{ask}")
 
 
+def find_unmoved(index: RunIndex) -> Iterator[FlowFinding]:
+    """Report terms of the output that move no parameter."""
+    for finding in describe_unmoved_terms(index):
+        yield FlowFinding("unmoved", index.circuit.output, 0.0, finding.sentence)
+
+
 def find_unused_inputs(inputs: Sequence[str]) -> Iterator[FlowFinding]:
     """Report the inputs that the output does not depend on."""
     if inputs:
@@ -530,7 +537,7 @@ def flow(run: RunRecord, *, by: str = "group", depth: int | None = None) -> Flow
     idle = [run.circuit.reference_to(node) for node in run.circuit.input_indices() if ranks[node] < 0]
     own = [layer for layer in layers if not layer.shared]
     compared = [*_comparable_layers(index, split, own)]
-    odd = [*find_broken_layers(layers)]
+    odd = [*find_broken_layers(layers), *find_unmoved(index)]
     # "Steady" would be misleading beside a missing or non-finite gradient.
     going = [x for x in find_trend(compared, all_of=len(compared) == len(own)) if not odd or x.kind != "steady"]
     return Flow(layers, (*odd, *going, *find_unused_inputs(idle)))
