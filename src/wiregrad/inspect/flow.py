@@ -476,24 +476,29 @@ class Flow(Report):
             f"the flow has no layer called {short_repr(name)}; it has {', '.join(x.name for x in self.layers)}"
         )
 
+    @property
+    def rows(self) -> Sequence[FlowLayer]:
+        """The layers as the table shows them."""
+        return self.layers
+
     def lines(self) -> Iterator[str]:
         """Return a table of the layers, then the findings."""
         layers = count_with_noun(len(self.layers), "layer")
         yield f"gradient flow through {layers}, from the output back; sizes are per number"
-        visible = choose_layers(self.layers)
+        visible = choose_layers(self.rows)
         names = clip_distinctly([escape_unprintable(str(layer.name)) for layer in visible], MAX_LAYER_NAME_WIDTH)
         width = max([5, *map(count_columns, names)])
         yield f"  {'layer':{width}}  {'numbers':>9}  {'rms':>9}  {'smallest':>9}  {'largest':>9}  zeros  no gradient"
         lengths = _log_bars([layer.rms for layer in visible])
         for name, layer, length in zip(names, visible, lengths, strict=True):
-            yield f"  {name}{' ' * (width - count_columns(name))}  {_format_layer_row(layer)}  {length}".rstrip()
-        yield from _describe_left_out(self.layers, visible)
+            yield f"  {name}{' ' * (width - count_columns(name))}  {format_layer_row(layer)}  {length}".rstrip()
+        yield from _describe_left_out(self.rows, visible)
         yield from _describe_not_compared(self.layers)
         yield from _capped_findings(self.findings)
 
     def to_svg(self, *, theme: str = "auto") -> str:
         """Return the flow as a bar chart on a log scale; `theme` is light, dark, print or auto."""
-        visible = choose_layers(self.layers)
+        visible = choose_layers(self.rows)
         return draw_bars(
             [_layer_bar(layer) for layer in visible],
             title="Gradient flow, from the output (top) back to the inputs",
@@ -501,7 +506,7 @@ class Flow(Report):
             axis="gradient, rms",
             other="values, rms",
             notes=[
-                *_describe_left_out(self.layers, visible),
+                *_describe_left_out(self.rows, visible),
                 *_describe_not_compared(self.layers),
                 *_capped_findings(self.findings),
             ],
@@ -783,7 +788,8 @@ def _capped_findings(all_findings: Sequence[FlowFinding]) -> Iterator[str]:
             yield f"and {number - MAX_FINDINGS_PER_KIND:,} more of kind {kind}"
 
 
-def _format_layer_row(layer: FlowLayer) -> str:
+def format_layer_row(layer: FlowLayer) -> str:
+    """Format the numbers of a layer for the table."""
     sizes = "  ".join(
         [
             f"{layer.gradient.size:>9,}",
