@@ -181,6 +181,10 @@ def test_inputs_may_have_any_name() -> None:
         ((), {"a": 10**5000, "b": 2, "c": 3}, "input a is too large for float64: a very long number"),
         ((), {"a": Fraction(10**400), "b": 2, "c": 3}, "input a is too large for float64"),
         ((1, 2, 3), {}, "as one vector or mapping; got 3 positional values"),
+        (({"a": 1, "b": 2}, 3), {}, r"mapping; got a mapping \('a', 'b'\) among 2 positional values: arguments as"),
+        ((3, {"a": 1, "b": 2}), {}, r"by name \(a=\.\.\., b=\.\.\., c=\.\.\.\), or all .* among 2 positional values"),
+        (({"a": 1}, {"b": 2}, 3), {}, r"got a mapping \('a', 'b'\) among 3 positional values"),
+        (({}, 3), {}, "got an empty mapping among 2 positional values"),
         (([1, 2, 3],), {"a": 1}, "input a is given twice"),
         (([1, [2, 3], 4],), {}, "input b must be a number; got list"),
         ((), {"a": np.zeros(2), "b": 2, "c": 3}, "input a must be a number; got ndarray"),
@@ -586,3 +590,19 @@ def test_a_long_circuit_is_printed_without_its_middle() -> None:
     assert lines[:3] == ["circuit f", "input x", "%1 = tanh x"]
     assert lines[200] == "# 9,603 lines are left out here; circuit.to_text() has all of them"
     assert lines[-2:] == ["f = tanh %9999", "output f"]
+
+
+def weighted(params: Any, x: Any) -> Any:
+    return np.sum((params["w"] * x) ** 2)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [({"w": np.ones(3)}, np.ones(3)), (np.ones(3), {"w": np.ones(3)}), ({"p_w": np.ones(3)}, {"x": np.ones(3)})],
+    ids=["first", "last", "both"],
+)
+def test_the_arguments_of_a_function_are_told_from_the_inputs_of_its_circuit(args: tuple[Any, ...]) -> None:
+    circuit = wg.trace(weighted, {"w": np.ones(3)}, np.ones(3))
+
+    with pytest.raises(InputError, match=r"by name \(params_w=\.\.\., x=\.\.\.\).* go to wg\.run\(f, params, x\)"):
+        circuit.run(*args)

@@ -578,3 +578,78 @@ def test_an_array_of_any_size_is_blamed_alike(count: int) -> None:
 )
 def test_a_constant_without_a_name_is_not_called_by_its_number(formula: str, said: str) -> None:
     assert str(wg.circuit(formula).run(x=2.0).blame()).startswith(f"{said}\n")
+
+
+def slope_of_slope(function: Callable[..., Any]) -> Callable[..., Any]:
+    def total_slope(x: Any) -> Any:
+        return np.sum(wg.grad(lambda x: np.sum(function(x) * x))(x))
+
+    return wg.grad(total_slope)
+
+
+RULES_WITH_NAN = {
+    "relu": wg.relu,
+    "relu6": wg.relu6,
+    "leaky_relu": wg.leaky_relu,
+    "absolute": np.abs,
+    "maximum": lambda x: np.maximum(x, 0.0),
+    "clip": lambda x: np.clip(x, 0.0, 1.0),
+    "power": lambda x: np.abs(x) ** 1.5,
+}
+
+
+@pytest.mark.parametrize("x", [0.5, np.array([0.5, -0.25])], ids=["number", "array"])
+@pytest.mark.parametrize("name", RULES_WITH_NAN)
+def test_the_nan_of_a_rule_is_not_named_where_nothing_of_it_arrives(name: str, x: Any) -> None:
+    bend = slope_of_slope(RULES_WITH_NAN[name])
+    circuit = wg.trace(lambda x: np.sum(bend(x) + x), x)
+    blamed = wg.blame(circuit, x=x)
+
+    assert "constant nan" in str(circuit)
+    assert str(blamed) == "the output and all gradients are finite"
+
+
+@pytest.mark.parametrize("x", [np.nan, np.array([0.5, np.nan])], ids=["number", "array"])
+@pytest.mark.parametrize("name", RULES_WITH_NAN)
+def test_the_nan_of_a_rule_is_not_blamed_for_one_that_came_in(name: str, x: Any) -> None:
+    bend = slope_of_slope(RULES_WITH_NAN[name])
+    blamed = wg.blame(lambda x: np.sum(bend(x) + x), x)
+
+    assert [origin.node for origin in blamed.origins] == ["x"]
+    assert blamed.harmless == ()
+
+
+def test_the_loss_of_a_physics_informed_relu_network_holds_no_nan_to_report() -> None:
+    points = np.linspace(0.1, 1.0, 5)
+    bend = wg.vmap(slope_of_slope(lambda x: wg.relu(x * 2.0 - 0.5)))
+    blamed = wg.blame(lambda scale: np.mean((scale * bend(points) + np.sin(points)) ** 2) + scale**2, 0.5)
+
+    assert str(blamed) == "the output and all gradients are finite"
+
+
+def choose(x: Any, other: Any) -> Any:
+    return np.sum(np.where(x > 0, x, other))
+
+
+def test_a_written_nan_is_named_where_it_spoils_something() -> None:
+    assert not wg.blame(lambda x: choose(x, np.nan), 1.0).origins
+    assert [origin.op for origin in wg.blame(lambda x: choose(x, np.nan), -1.0).origins] == ["constant"]
+
+
+def test_a_written_nan_is_named_beside_an_infinity() -> None:
+    blamed = wg.blame(lambda x: np.log(x) * np.nan, 0.0)
+
+    assert sorted(origin.op for origin in blamed.origins) == ["constant", "log"]
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["input", "constant"])
+def test_nan_among_data_is_named_though_nothing_of_it_arrives(recorded: bool) -> None:
+    data = np.array([1.0, np.nan, 2.0])
+
+    def total(x: Any, data: Any) -> Any:
+        return np.sum(np.where(np.isnan(data), 0.0, data * x))
+
+    blamed = wg.blame(lambda x: total(x, data), 1.0) if recorded else wg.blame(total, 1.0, data)
+
+    assert not blamed.origins
+    assert "is NaN from the start (element [1])" in str(blamed)

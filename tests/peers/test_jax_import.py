@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import re
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 from jax import lax
 
 import wiregrad as wg
@@ -150,6 +153,66 @@ def test_single_precision_stays_single() -> None:
     circuit = wg.from_jax(lambda x: jnp.sum(jnp.sin(x) * 0.1), jnp.ones(3, jnp.float32))
 
     assert circuit.type_of(circuit.root()).dtype == np.float32
+
+
+def scaled_loss(params: Any, x: Any, *, power: int = 2) -> Any:
+    return jnp.sum((params["w"] * x) ** power)
+
+
+PARAMS = {"w": jnp.ones(3)}
+TAKERS_OF_JAX = {
+    "plain": scaled_loss,
+    "jit": jax.jit(scaled_loss),
+    "grad": jax.grad(scaled_loss),
+    "vmap": jax.vmap(scaled_loss),
+}
+
+
+@pytest.mark.parametrize("name", TAKERS_OF_JAX)
+def test_a_function_without_its_arguments_is_answered_with_the_call_to_write(name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        wg.from_jax(TAKERS_OF_JAX[name])(PARAMS, jnp.ones(3))
+
+    said = "write wg.from_jax(scaled_loss, params, x), not wg.from_jax(scaled_loss)(params, x); missing a required"
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("args", "mismatch"),
+    [
+        ((PARAMS,), "missing a required argument: 'x'"),
+        (((PARAMS, jnp.ones(3)),), "missing a required argument: 'x'"),
+        ((PARAMS, jnp.ones(3), 2), "too many positional arguments"),
+    ],
+    ids=["too few", "in a tuple", "too many"],
+)
+@pytest.mark.parametrize("take", [wg.from_jax, wg.watch])
+def test_arguments_that_do_not_fit_are_answered_with_those_that_do(take: Any, args: Any, mismatch: str) -> None:
+    with pytest.raises(InputError) as caught:
+        take(scaled_loss, *args)
+
+    assert str(caught.value).endswith(f"write wg.{take.__name__}(scaled_loss, params, x); {mismatch}")
+
+
+@pytest.mark.parametrize(
+    ("function", "call"),
+    [(partial(scaled_loss, PARAMS), "wg.from_jax(f, x)"), (lambda x: x * x, "wg.from_jax(f, x)")],
+    ids=["partial", "lambda"],
+)
+def test_functions_without_a_name_are_called_f(function: Any, call: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"write {call}, not wg.from_jax(f)(x)")):
+        wg.from_jax(function)
+
+
+def test_functions_that_need_no_arguments_are_run_without() -> None:
+    assert wg.from_jax(lambda: jnp.sum(jnp.ones(3))).run().output == 3.0
+
+
+def test_a_module_of_torch_without_its_arguments_is_answered_too() -> None:
+    with pytest.raises(
+        InputError, match=re.escape("write wg.from_torch(model, input), not wg.from_torch(model)(input)")
+    ):
+        wg.from_torch(torch.nn.Linear(2, 1))(torch.ones(2))
 
 
 def test_something_that_is_no_function_is_refused() -> None:

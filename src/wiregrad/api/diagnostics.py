@@ -25,14 +25,14 @@ from wiregrad.api.values import Value, trace_with_inputs
 from wiregrad.api.values import run as run_function
 from wiregrad.backends import RunNode, RunRecord, interpreter
 from wiregrad.dtypes import PythonNumber, count_with_noun, format_all_digits, format_brief_number
-from wiregrad.errors import CheckError, InputError, OperandError, WiregradError, short_repr
+from wiregrad.errors import CheckError, InputError, OperandError, short_repr
 from wiregrad.frontends.recording.arguments import flatten, is_tensor, name_parts, settle_array
 from wiregrad.frontends.recording.session import anomaly
 from wiregrad.frontends.recording.trace import refuse_whole_numbers
 from wiregrad.inspect.blame import Blame
 from wiregrad.inspect.check import GradientCheck, check_gradients, is_movable
 from wiregrad.inspect.explain import Explanation, explain_value
-from wiregrad.inspect.flight_recorder import Event, Flight, Snapshot, copy_step
+from wiregrad.inspect.flight_recorder import Event, Flight, Snapshot, copy_step, run_value
 from wiregrad.ir import join_first_names
 from wiregrad.lazy import NamedTuple, load_module_lazily
 from wiregrad.learn.handwritten import name_mistakes
@@ -451,7 +451,10 @@ class LiveFlight(Flight):
         if self._function is not None:
             self._before_break.append(copy_step(self.steps - 1, params, inputs))
         elif isinstance(loss, Value) and self._has_broken():
-            self._event_run = self._run_value(loss)
+            run = run_value(loss)
+            if run is not None:
+                circuit = Circuit(run.circuit.columns)
+                self._event_run = self.steps - 1, RunRecord(circuit, run.values, run.flows, run.sent)
 
     @property
     def runnable_steps(self) -> tuple[int, ...]:
@@ -459,14 +462,6 @@ class LiveFlight(Flight):
         if self._function is None:
             return () if self._event_run is None else (self._event_run[0],)
         return tuple(sorted({snapshot.step for snapshot in (*self.kept, *self._before_break)}))
-
-    def _run_value(self, loss: Value) -> tuple[int, RunRecord] | None:
-        """Return the step and the run of a loss that was recorded value by value; None if its recording is gone."""
-        try:
-            circuit, inputs = trace_with_inputs(loss, (), {})
-            return self.steps - 1, interpreter.run_all_outputs(circuit, inputs)
-        except WiregradError:
-            return None
 
     def run_step(self, step: int) -> Run:
         """Return a run of the loss at a step whose parameters were kept.

@@ -261,6 +261,8 @@ def bind_inputs(
     Inputs that are left out have their values in `point`.
     """
     names = circuit.inputs
+    if len(vectors) > 1 and any(isinstance(vector, Mapping) for vector in vectors):
+        raise InputError(_lead_from_mappings(vectors, names))
     if (
         vectors
         and not isinstance(vectors[0], Mapping)
@@ -298,6 +300,17 @@ def bind_inputs(
             hint = "; a list or dict of arrays is an argument of a function, as in wg.run(f, *args), not of its circuit"
         raise InputError(f"no value for {join_first_names(missing)}: give {_show_by_name(missing)}{hint}")
     return [convert_to_type(f"input {name}", circuit.type_of(circuit.index(name)), arguments[name]) for name in names]
+
+
+def _lead_from_mappings(values: Sequence[Any], names: Sequence[str]) -> str:
+    """Say how inputs are given, to someone who gave a mapping among others, as the function would take it."""
+    keys = [short_repr(key) for value in values if isinstance(value, Mapping) for key in value]
+    mapping = f"a mapping ({', '.join(keys[:5])})" if keys else "an empty mapping"
+    return (
+        f"a circuit takes its inputs by name ({_show_by_name(names)}), or all of them as one vector or mapping; got "
+        f"{mapping} among {len(values)} positional values: arguments as the function takes them go to "
+        "wg.run(f, params, x)"
+    )
 
 
 def _list_parts(value: object) -> list[object]:

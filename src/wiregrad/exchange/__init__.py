@@ -8,6 +8,7 @@ PyTorch, and `onnx_files` writes and reads ONNX. A framework is imported when it
 says how to install it.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
@@ -68,6 +69,7 @@ def watch(model: Any = None, *args: object, keep: int | str = "auto", stop: bool
         return torch_import.WatchedProgram(model, keep=keep, stop=stop)
     if not callable(model) or keep != "auto" or stop:
         raise InputError("watch(function, *args) takes a function; keep= and stop= are for `with wg.watch(model)`")
+    check_arguments("watch", model, args, {})
     if any(map(holds_tensors, (model, *args))):
         return torch_import.watch_function(model, args, {})
     return jax_import.WatchedFunction(model, args, max_steps)
@@ -78,6 +80,48 @@ def watch_whole(function: Callable[..., Any], framework: str, args: Sequence[Any
     if framework == "torch":
         return torch_import.watch_function(function, args, keywords, whole=True)
     return jax_import.WatchedFunction(function, args, whole=True)
+
+
+def check_arguments(
+    caller: str, function: Callable[..., Any], args: Sequence[object], keywords: Mapping[str, object]
+) -> None:
+    """Raise if a function does not take these arguments: it is run with them at once, not called later.
+
+    >>> check_arguments("from_jax", lambda p, x: p, (), {})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wiregrad.errors.InputError: wg.from_jax runs the function at once, ...
+    """
+    is_module = is_of_torch(function) and hasattr(function, "forward")
+    try:
+        signature = inspect.signature(function.forward if is_module else function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **keywords)
+    except TypeError as mismatch:
+        name = getattr(function, "__name__", "")
+        if not name.isidentifier():
+            name = "model" if is_module else "f"
+        parameters = signature.parameters.values()
+        needed = [parameter for parameter in parameters if parameter.default is parameter.empty]
+        names = ", ".join(map(describe_parameter, needed or parameters))
+        not_later = f", not wg.{caller}({name})({names})" if not args and not keywords else ""
+        raise InputError(
+            f"wg.{caller} runs the function at once, with arguments that follow it: write "
+            f"wg.{caller}({name}, {names}){not_later}; {mismatch}"
+        ) from None
+
+
+def describe_parameter(parameter: inspect.Parameter) -> str:
+    """Write a parameter of a function as an argument of a call.
+
+    >>> [describe_parameter(one) for one in inspect.signature(lambda x, n=2, *args: x).parameters.values()]
+    ['x', 'n', '*args']
+    """
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+        return f"{parameter.name}={parameter.name}"
+    return f"{stars.get(parameter.kind, '')}{parameter.name}"
 
 
 def holds_tensors(value: object) -> bool:
@@ -114,6 +158,7 @@ def from_torch(function: Callable[..., Any], /, *args: object, opaque: bool = Fa
     >>> circuit.run().grads["x"].tolist()
     [0.0, 0.25]
     """
+    check_arguments("from_torch", function, args, kwargs)
     return torch_import.make_circuit(*torch_import.import_function(function, args, kwargs, opaque=opaque))
 
 
@@ -127,6 +172,7 @@ def from_jax(function: Callable[..., Any], /, *args: object, max_steps: int = 10
     >>> from_jax(lambda x: x * x, 3.0).run().grads
     {'x': 6.0}
     """
+    check_arguments("from_jax", function, args, {})
     circuit, point = jax_import.import_function(function, *args, max_steps=max_steps)
     return CIRCUIT_MAKERS[0](circuit.columns, point, ())
 

@@ -5,9 +5,11 @@ A layer is a call of a module, or outside of modules a line. Its size is that of
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wiregrad.draw.layout.boxes import format_nonfinite
@@ -31,7 +33,7 @@ from wiregrad.exchange.observed_run import (
 )
 from wiregrad.exchange.observed_terms import find_unmoved_terms
 from wiregrad.exchange.observed_training import TrainingFaults
-from wiregrad.inspect.flow import Flow, FlowFinding, FlowLayer, find_trend, join_tallies
+from wiregrad.inspect.flow import Flow, FlowFinding, FlowLayer, find_trend, format_layer_row, join_tallies
 from wiregrad.ir import Place
 
 
@@ -61,10 +63,52 @@ class ObservedFlow(Flow):
 
     source: str = ""
 
+    @property
+    def rows(self) -> Sequence[FlowLayer]:
+        """The layers as the table shows them: those of one line that say the same as the one before share a row."""
+        return [fold_layers(group) for group in group_alike(self.layers)]
+
     def lines(self) -> Iterator[str]:
         """Return the table of layers, the findings and what they were read from."""
         yield from super().lines()
+        folded = next((row.name for row in self.rows if row not in self.layers), "")
+        if folded:
+            yield f"a row such as {folded} holds several layers of one line, whose numbers are equal"
         yield self.source
+
+
+NUMBERED_LINE = re.compile(r"(?P<line>.+:\d+) \[(?P<number>\d+)\]")
+"""The name of a layer of a line that has several, as `model.py:12 [3]`."""
+
+
+def group_alike(layers: Sequence[FlowLayer]) -> Iterator[list[FlowLayer]]:
+    """Group layers that follow each other, belong to one line and have the same row in the table.
+
+    >>> from wiregrad.inspect.flow import Tally
+    >>> layers = [FlowLayer(f"a.py:7 [{k}]", (k, k), 1, Tally(4), 0, 0.0, Tally()) for k in range(3)]
+    >>> [len(group) for group in group_alike([*layers, replace(layers[0], name="relu")])]
+    [3, 1]
+    """
+
+    def write_key(layer: FlowLayer) -> tuple[str, str]:
+        match = NUMBERED_LINE.fullmatch(layer.name)
+        return (layer.name, "") if match is None else (match["line"], format_layer_row(layer))
+
+    return (list(group) for _, group in itertools.groupby(layers, write_key))
+
+
+def fold_layers(layers: Sequence[FlowLayer]) -> FlowLayer:
+    """Return one layer for several of one line, named after the first and the last.
+
+    >>> from wiregrad.inspect.flow import Tally
+    >>> layers = [FlowLayer(f"a.py:7 [{k}]", (k, k), 1, Tally(4), 0, 0.0, Tally()) for k in range(3)]
+    >>> fold_layers(layers).name
+    'a.py:7 [0-2]'
+    """
+    if len(layers) == 1:
+        return layers[0]
+    last = layers[-1].name.rpartition("[")[2]
+    return replace(layers[0], name=f"{layers[0].name.removesuffix(']')}-{last}")
 
 
 MIN_DEAD_SHARE = 0.9

@@ -6,7 +6,8 @@ chose, from a product that was sent back by the upstream gradient if that was sp
 faults is an integer with one bit per fault.
 
 A fault that spoils neither the output nor the gradient of an input is harmless: a branch that was not taken may hold
-an infinity.
+an infinity. Infinities and single NaN that are written as constants are intended, and are named only if they spoil
+something: the rules of derivatives write a NaN for where an op is undefined.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class FaultSearch:
         """The faults behind each non-finite gradient."""
         self.written = 0
         """The infinities that were written as constants (as in a mask of -inf): the last to be blamed."""
+        self.written_nans = 0
+        """The single NaN that were written as constants: not blamed for what was NaN before."""
         self.made = 0
         """The faults of ops, as opposed to non-finite inputs and constants."""
         self.nans: dict[int, int] = {}
@@ -81,10 +84,15 @@ class FaultSearch:
     def _faults_of_value(self, row: Row, xs: Sequence[Any], y: ArrayLike) -> int:
         """Return the faults behind a value that is not finite."""
         inherited = 0
+        was_nan = False
         for slot, source in enumerate(row.sources):
             if source in self.values and _passes_nonfinite(row, slot, xs, y):
                 inherited |= self.values[source]
+                is_written = bool(self.values[source] & self.written_nans)
+                was_nan = was_nan or (not is_written and _any_true(is_nan(xs[slot])))
         inherited = self._drop_written_infinities(inherited)
+        if was_nan:
+            inherited &= ~self.written_nans
         fault = forward_fault(row.op, xs, y) if row.sources else None
         if fault is None and inherited and not inherited & ~self.written:
             # An infinity written as a constant is intended; an op that turns it into NaN is not.
@@ -135,7 +143,8 @@ class FaultSearch:
         if upstream and not (row.op.by_element and _any_true(spoiled & ~is_nonfinite(fill_absent(flow)))):
             # What arrived was spoiled already: only an infinity that an op made may be behind it.
             of_values &= self.made
-        return self._drop_written_infinities(upstream | of_values) or self._record_fault(row, "backward", None)
+        faults = self._drop_written_infinities(upstream | of_values)
+        return faults & ~self.written_nans or faults or self._record_fault(row, "backward", None)
 
     def _drop_written_infinities(self, faults: int) -> int:
         """Return the faults without the infinities written as constants, unless there are no others."""
@@ -150,8 +159,11 @@ class FaultSearch:
             self.faults.append(LocatedFault(row.node, phase, fault))
             self.counts.append(0)
             self.made |= (fault is not None) << bit
-            if row.op is CONSTANT and not np.any(is_nan(self.index.values[row.node])):
+            value = self.index.values[row.node]
+            if row.op is CONSTANT and not _any_true(is_nan(value)):
                 self.written |= 1 << bit
+            elif row.op is CONSTANT and not np.ndim(value):
+                self.written_nans |= 1 << bit
         self.counts[bit] += 1
         return 1 << bit
 
@@ -378,8 +390,9 @@ class _BlameWriter:
         for bit, located in enumerate(self.search.faults):
             written = self.search.written >> bit & 1
             spoils = bool(self.search.spoiled_results(bit))
-            if not spoils and located.fault is None and not np.any(is_nan(self.index.values[located.node])):
-                # An infinite input that spoils nothing was intended.
+            is_intended = self.search.written_nans >> bit & 1 or not np.any(is_nan(self.index.values[located.node]))
+            if not spoils and located.fault is None and is_intended:
+                # An infinite input or a written NaN that spoils nothing was intended.
                 continue
             node = Node(self.circuit, located.node)
             own = located.node if node.place is None else -1

@@ -36,6 +36,7 @@ from wiregrad.draw.layout.boxes import clip_distinctly, count_columns, escape_un
 from wiregrad.draw.plots import BarRow, HistogramColumn, draw_bars, draw_histogram, format_power
 from wiregrad.dtypes import NO_GRADIENT, count_with_noun, format_brief_number
 from wiregrad.errors import InputError, short_repr
+from wiregrad.inspect.loss_terms import describe_unmoved_terms
 from wiregrad.inspect.report import Numbers, Report, RunIndex
 from wiregrad.ir import INPUT, Node, join_first_names
 from wiregrad.ir.columns import is_automatic_name
@@ -313,6 +314,12 @@ def find_broken_layers(layers: Sequence[FlowLayer]) -> Iterator[FlowFinding]:
             yield FlowFinding("zero", layer.name, 0.0, f"{words}{ask}")
 
 
+def find_unmoved(index: RunIndex) -> Iterator[FlowFinding]:
+    """Report terms of the output that move no parameter."""
+    for finding in describe_unmoved_terms(index):
+        yield FlowFinding("unmoved", index.circuit.output, 0.0, finding.sentence)
+
+
 def find_unused_inputs(inputs: Sequence[str]) -> Iterator[FlowFinding]:
     """Report the inputs that the output does not depend on."""
     if inputs:
@@ -469,24 +476,29 @@ class Flow(Report):
             f"the flow has no layer called {short_repr(name)}; it has {', '.join(x.name for x in self.layers)}"
         )
 
+    @property
+    def rows(self) -> Sequence[FlowLayer]:
+        """The layers as the table shows them."""
+        return self.layers
+
     def lines(self) -> Iterator[str]:
         """Return a table of the layers, then the findings."""
         layers = count_with_noun(len(self.layers), "layer")
         yield f"gradient flow through {layers}, from the output back; sizes are per number"
-        visible = choose_layers(self.layers)
+        visible = choose_layers(self.rows)
         names = clip_distinctly([escape_unprintable(str(layer.name)) for layer in visible], MAX_LAYER_NAME_WIDTH)
         width = max([5, *map(count_columns, names)])
         yield f"  {'layer':{width}}  {'numbers':>9}  {'rms':>9}  {'smallest':>9}  {'largest':>9}  zeros  no gradient"
         lengths = _log_bars([layer.rms for layer in visible])
         for name, layer, length in zip(names, visible, lengths, strict=True):
-            yield f"  {name}{' ' * (width - count_columns(name))}  {_format_layer_row(layer)}  {length}".rstrip()
-        yield from _describe_left_out(self.layers, visible)
+            yield f"  {name}{' ' * (width - count_columns(name))}  {format_layer_row(layer)}  {length}".rstrip()
+        yield from _describe_left_out(self.rows, visible)
         yield from _describe_not_compared(self.layers)
         yield from _capped_findings(self.findings)
 
     def to_svg(self, *, theme: str = "auto") -> str:
         """Return the flow as a bar chart on a log scale; `theme` is light, dark, print or auto."""
-        visible = choose_layers(self.layers)
+        visible = choose_layers(self.rows)
         return draw_bars(
             [_layer_bar(layer) for layer in visible],
             title="Gradient flow, from the output (top) back to the inputs",
@@ -494,7 +506,7 @@ class Flow(Report):
             axis="gradient, rms",
             other="values, rms",
             notes=[
-                *_describe_left_out(self.layers, visible),
+                *_describe_left_out(self.rows, visible),
                 *_describe_not_compared(self.layers),
                 *_capped_findings(self.findings),
             ],
@@ -530,7 +542,7 @@ def flow(run: RunRecord, *, by: str = "group", depth: int | None = None) -> Flow
     idle = [run.circuit.reference_to(node) for node in run.circuit.input_indices() if ranks[node] < 0]
     own = [layer for layer in layers if not layer.shared]
     compared = [*_comparable_layers(index, split, own)]
-    odd = [*find_broken_layers(layers)]
+    odd = [*find_broken_layers(layers), *find_unmoved(index)]
     # "Steady" would be misleading beside a missing or non-finite gradient.
     going = [x for x in find_trend(compared, all_of=len(compared) == len(own)) if not odd or x.kind != "steady"]
     return Flow(layers, (*odd, *going, *find_unused_inputs(idle)))
@@ -776,7 +788,8 @@ def _capped_findings(all_findings: Sequence[FlowFinding]) -> Iterator[str]:
             yield f"and {number - MAX_FINDINGS_PER_KIND:,} more of kind {kind}"
 
 
-def _format_layer_row(layer: FlowLayer) -> str:
+def format_layer_row(layer: FlowLayer) -> str:
+    """Format the numbers of a layer for the table."""
     sizes = "  ".join(
         [
             f"{layer.gradient.size:>9,}",

@@ -26,10 +26,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.backends import RunRecord, interpreter
 from wiregrad.dtypes import JsonValue, as_float, count_with_noun
-from wiregrad.errors import FileFormatError, IndexingError, InputError, UnknownNameError, short_repr
+from wiregrad.errors import FileFormatError, IndexingError, InputError, UnknownNameError, WiregradError, short_repr
 from wiregrad.files import read_file_bytes, replace_file
 from wiregrad.frontends.recording.arguments import tree_map
+from wiregrad.frontends.recording.trace import circuit_of_value
 from wiregrad.frontends.recording.value import Value
 from wiregrad.inspect.flight_recorder import training_steps
 from wiregrad.inspect.flight_recorder.training_steps import (
@@ -48,7 +50,8 @@ from wiregrad.inspect.flight_recorder.training_steps import (
     check_count,
     check_kind,
 )
-from wiregrad.inspect.report import Report
+from wiregrad.inspect.loss_terms import describe_unmoved_terms
+from wiregrad.inspect.report import Report, RunIndex
 from wiregrad.ir import join_first_names
 from wiregrad.ir.text_form import read_strict_json
 
@@ -118,9 +121,10 @@ class Flight(Report):
     called with each event, or is "raise" to stop there. `keep` is the number of steps before the first event whose
     parameters are copied. Other settings are those of `Limits`: vanish, explode, dead, patience, early and watch.
 
-    `watch` holds the kinds of events to look for, by default nonfinite, vanished, exploded, stuck, dead and overshot
-    (steps that are too long); for explosions only, pass `watch="exploded"`. A training whose gradient fades while its
-    loss comes down has converged, which is an event only if "converged" is watched for.
+    `watch` holds the kinds of events to look for, by default nonfinite, vanished, exploded, stuck, dead, overshot
+    (steps that are too long) and unmoved (a term of the loss that moves no parameter); for explosions only, pass
+    `watch="exploded"`. A training whose gradient fades while its loss comes down has converged, which is an event only
+    if "converged" is watched for.
 
     >>> flight = Flight()
     >>> for step in range(40):
@@ -212,9 +216,17 @@ class Flight(Report):
         if self.keep and not self._events and not self._judge.is_suspicious:
             self._kept.append(copy_step(self.steps - 1, params, inputs))
         fresh = self._judge.judge_step(self.steps - 1, number, seen, self._gauge.slopes)
+        if self.steps == 1 and "unmoved" in self.limits.watch:
+            fresh += self._find_unmoved_terms(loss)
         self._events += fresh
         self._announce_events(fresh)
         return tuple(fresh)
+
+    def _find_unmoved_terms(self, loss: object) -> Iterator[Event]:
+        """Yield an event for each term of the first loss that moves no parameter, if the loss was recorded."""
+        run = run_value(loss) if isinstance(loss, Value) else None
+        for finding in () if run is None else describe_unmoved_terms(RunIndex(run)):
+            yield Event("unmoved", "loss", "", 0, 0, finding.number, _loss_number(loss), finding.sentence)
 
     def _announce_events(self, fresh: list[Event]) -> None:
         for event in fresh:
@@ -310,6 +322,15 @@ def _make_limits(settings: dict[str, Any]) -> Limits:
     if unknown:
         raise InputError(f"a flight has no setting {unknown[0]}; it has {', '.join(Limits.__dataclass_fields__)}")
     return Limits(**settings)
+
+
+def run_value(loss: Value) -> RunRecord | None:
+    """Return the run of a loss that was recorded value by value; None if its recording is gone."""
+    try:
+        circuit, inputs = circuit_of_value(loss)
+        return interpreter.run_all_outputs(circuit, inputs)
+    except WiregradError:
+        return None
 
 
 def _loss_number(loss: object) -> float:

@@ -554,7 +554,7 @@ def _block_sizes(now: NDArray[Any], old: NDArray[Any]) -> Iterator[tuple[int, fl
         yield fresh.size, block_rms(fresh), moved
 
 
-WRONG_KINDS = ("nonfinite", "vanished", "exploded", "stuck", "dead", "overshot")
+WRONG_KINDS = ("nonfinite", "vanished", "exploded", "stuck", "dead", "overshot", "unmoved")
 """The kinds of events that are watched for by default."""
 KINDS = (*WRONG_KINDS, "converged")
 """All kinds of events."""
@@ -614,6 +614,9 @@ class Limits:
 
     Steps overshot if at least two in a row went past the lowest point on their way, and the loss became twice as large
     as ever before: the learning rate is too large.
+
+    Unmoved is a term that is a large part of the first loss and moves no parameter that it reads. Only a loss that is a
+    `wg.Value` shows it.
 
     `watch` holds the kinds to look for, one or several; by default all that are wrong. For explosions only, pass
     `watch="exploded"`; to stop at convergence, `watch="converged"` with `on_event="raise"`.
