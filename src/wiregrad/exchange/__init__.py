@@ -91,9 +91,9 @@ def check_arguments(
     Traceback (most recent call last):
     wiregrad.errors.InputError: wg.from_jax runs the function at once, ...
     """
-    is_module = is_of_torch(function) and hasattr(function, "forward")
+    forward = getattr(function, "forward", None) if is_of_torch(function) else None
     try:
-        signature = inspect.signature(function.forward if is_module else function)
+        signature = inspect.signature(forward or function)
     except (TypeError, ValueError):
         return
     try:
@@ -101,7 +101,7 @@ def check_arguments(
     except TypeError as mismatch:
         name = getattr(function, "__name__", "")
         if not name.isidentifier():
-            name = "model" if is_module else "f"
+            name = "model" if forward else "f"
         parameters = signature.parameters.values()
         needed = [parameter for parameter in parameters if parameter.default is parameter.empty]
         names = ", ".join(map(describe_parameter, needed or parameters))
@@ -118,7 +118,7 @@ def describe_parameter(parameter: inspect.Parameter) -> str:
     >>> [describe_parameter(one) for one in inspect.signature(lambda x, n=2, *args: x).parameters.values()]
     ['x', 'n', '*args']
     """
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    stars: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
         return f"{parameter.name}={parameter.name}"
     return f"{stars.get(parameter.kind, '')}{parameter.name}"
