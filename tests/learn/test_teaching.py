@@ -401,11 +401,12 @@ def test_the_table_of_a_class_shows_all_results_of_a_set_that_was_handed_in_twic
     assert book.to_csv().splitlines() == ["learner,Splitters add (of 3),doubts", 'Amara,"3, 0",']
 
 
-def test_a_name_is_no_formula_in_a_spreadsheet(tmp_path: Path) -> None:
-    results = grade_answers(answer_page(SPLITTERS, [*RIGHT], '=HYPERLINK("x")'), KEY)
+@pytest.mark.parametrize("start", ["", "\t", "\r"], ids=repr)
+def test_a_name_is_no_formula_in_a_spreadsheet(start: str, tmp_path: Path) -> None:
+    results = grade_answers(answer_page(SPLITTERS, [*RIGHT], f'{start}=HYPERLINK("x")'), KEY)
     book = read_gradebook([save(tmp_path / "a.json", results)], KEY)
 
-    assert book.to_csv().splitlines()[1] == '"\'=HYPERLINK(""x"")",3,'
+    assert book.to_csv().split("\r\n")[1] == f'"\'{start}=HYPERLINK(""x"")",3,'
 
 
 def test_an_answer_that_cannot_be_read_is_told_from_one_that_was_left_out(tmp_path: Path) -> None:

@@ -115,6 +115,23 @@ def test_an_onnx_file_holds_the_weights(net: Net, maker: str, tmp_path: Path) ->
     np.testing.assert_allclose(results["grad_hidden.weight"], net.hidden.weight.grad, rtol=1e-12)
 
 
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scale * x.sum()
+
+
+def test_an_onnx_file_holds_a_weight_without_axes(tmp_path: Path) -> None:
+    wg.from_torch(Scaled(), torch.ones(3)).to_onnx(tmp_path / "net.onnx", gradient=True)
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    results = session.run(None, {"x": np.ones(3, np.float32)})
+
+    assert [result.shape for result in results] == [(), (3,), ()]
+
+
 def test_an_onnx_file_may_take_the_weights_as_inputs(net: Net, tmp_path: Path) -> None:
     path = str(tmp_path / "net.onnx")
     circuit = wg.from_torch(net, X)

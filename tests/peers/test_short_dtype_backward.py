@@ -54,6 +54,21 @@ class RefusesFloat64(Softened):
     work_dtype = torch.float64
 
 
+class Dropout(Softened):
+    """Keeps the numbers that a mask of random numbers chooses, twice as large."""
+
+    @classmethod
+    def forward(cls, ctx: Any, x: Tensor) -> Tensor:
+        mask = (torch.rand_like(x) < 0.5).to(x.dtype)
+        ctx.save_for_backward(mask)
+        return 2.0 * x * mask
+
+    @classmethod
+    def backward(cls, ctx: Any, g: Tensor) -> Tensor:
+        (mask,) = ctx.saved_tensors
+        return 2.0 * g * mask
+
+
 class ThroughNumpy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -88,7 +103,11 @@ def test_a_right_rule_is_checked_without_reserve(function: Any, dtype: torch.dty
 @SHORT
 @pytest.mark.parametrize(
     ("function", "reason"),
-    [(InBfloat16, "the rule itself computes in a short dtype"), (RefusesFloat64, "the rule does not run in float64")],
+    [
+        (InBfloat16, "the rule itself computes in a short dtype"),
+        (RefusesFloat64, "the rule does not run in float64"),
+        (Dropout, "the rule draws random numbers"),
+    ],
 )
 def test_a_rule_that_float64_says_nothing_about_is_right_with_a_reserve(
     function: Any, reason: str, dtype: torch.dtype

@@ -125,6 +125,40 @@ def losses_that_take_turns() -> Any:
     return [train(model, schedule_rate(sgd(model, lr=1e-7), lambda k: 1.1**k), steps=40, loss=compute_loss)]
 
 
+def train_in_warm_up(loss: Callable[[Any, int], Any], steps: int = 14) -> Any:
+    model = make_model()
+    optimizer = schedule_rate(torch.optim.Adam(model.parameters(), lr=1e-3), lambda k: min(1.0, (k + 1) / 10))
+    count = iter(range(steps))
+    return [train(model, optimizer, steps=steps, loss=lambda: loss(model, next(count)))]
+
+
+@healthy
+def warm_up_with_a_growing_weight() -> Any:
+    return train_in_warm_up(lambda model, k: 1.6**k * F.mse_loss(model(X), Y))
+
+
+@healthy
+def warm_up_with_a_term_that_comes_later() -> Any:
+    return train_in_warm_up(lambda model, k: 0.01 * F.mse_loss(model(X), Y) + 3 * k * model(X).square().mean())
+
+
+@healthy
+def warm_up_of_a_model_that_begins_with_zeros() -> Any:
+    def compute_loss(model: Any, k: int) -> Any:
+        if k == 0:
+            nn.init.zeros_(model[2].weight)
+            nn.init.zeros_(model[2].bias)
+        return F.mse_loss(model(X), Y * (0.0 if k < 3 else 1.0))
+
+    return train_in_warm_up(compute_loss)
+
+
+@healthy
+def warm_up_on_data_that_get_harder() -> Any:
+    hard = 100.0 * Y
+    return train_in_warm_up(lambda model, k: F.mse_loss(model(X), Y if k < 2 else hard))
+
+
 @faulty("parameter 0.bias has NaN at element [3]", "Adam.step() at", "its eps is 0, and 1 of 16 gradients 0")
 def adam_without_epsilon() -> Any:
     model = make_model()

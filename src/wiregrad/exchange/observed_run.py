@@ -251,7 +251,7 @@ class PastStep(NamedTuple):
     rate: float
     """The learning rate of the update behind it; NaN if there is none."""
     loss_key: object
-    """What is equal for the same loss of two steps."""
+    """What is equal for the same loss of two steps, with the same weights of its terms."""
 
 
 @dataclass

@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import count_with_noun, format_brief_number
 from wiregrad.exchange.observed_run import (
     COPYING_OPS,
+    NUMBER_OPS,
     ObservedBlame,
     ObservedOp,
     ObservedRun,
     ObservedUpdate,
     PastStep,
     UpdatedGroup,
+    find_ancestors,
     shorten_list,
 )
 from wiregrad.inspect.report import join_with_and
@@ -37,6 +39,8 @@ MIN_RATE_GROWTH = 4.0
 """How many times as large as behind the lowest loss the learning rate must be to say that it rose with the loss."""
 MIN_LOSS_GROWTH = 10.0
 """How many times the size of the lowest and of the first loss it must rise for that."""
+MIN_MOVE = 0.02
+"""The share of the parameters that a step must move to say that its length made the loss rise, and not the data."""
 LOST_SHARE = 0.99
 """The share of numbers with a gradient that must not change to say that steps are lost in rounding."""
 DISTRIBUTIONS = {"_log_softmax": "_softmax", "binary_cross_entropy_with_logits": "sigmoid"}
@@ -76,6 +80,26 @@ class TrainingStep:
         """What is equal for the same loss of two steps: the op and line that made it."""
         producer = None if self.root is None else self.run.tensors[self.root].producer
         return None if producer is None else (self.run.ops[producer].name, self.run.ops[producer].place)
+
+    @property
+    def weighted_key(self) -> object:
+        """What is equal for the same loss with the same weights: also the numbers that it was computed by."""
+        ancestors = () if self.root is None else find_ancestors([self.root], self._sources_of)
+        tensors = [self.run.tensors[k] for k in ancestors]
+        producers = {number for tensor in tensors for number in (tensor.producer, tensor.value_op)}
+        ops = [self.run.ops[producer] for producer in sorted(k for k in producers if k is not None)]
+        numbers = [
+            tuple(x for x in op.arguments if type(x) in (int, float))
+            for op in ops
+            if op.title.removesuffix("_") in NUMBER_OPS
+        ]
+        return self.loss_key, tuple(numbers)
+
+    def _sources_of(self, number: int) -> tuple[int, ...]:
+        """Return the tensors that a value comes from; none for parameters, which optimizers write."""
+        tensor = self.run.tensors[number]
+        is_parameter = tensor.producer is None and tensor.requires_grad
+        return () if is_parameter else self.run.value_sources_of(number)
 
     @cached_property
     def values(self) -> dict[str, NDArray[np.float64]]:
@@ -168,7 +192,7 @@ def find_past_step(run: ObservedRun, following: Sequence[ObservedRun]) -> PastSt
     own = [update for update in run.updates if update.after > step.loss_op]
     later = (update for after in following for update in after.updates)
     update = own[0] if own else next(later, None)
-    return PastStep(run.step, step.loss, largest_rate(update), step.loss_key)
+    return PastStep(run.step, step.loss, largest_rate(update), step.weighted_key)
 
 
 def list_past_steps(runs: Sequence[ObservedRun]) -> list[PastStep]:
@@ -252,7 +276,7 @@ class TrainingFaults:
         if len({step.loss_key for step in (first, best, last)}) > 1:
             return
         rises = last.loss - best.loss >= MIN_LOSS_GROWTH * max(abs(best.loss), abs(first.loss))
-        if not rises or not rate >= MIN_RATE_GROWTH * best.rate > 0.0:
+        if not rises or not rate >= MIN_RATE_GROWTH * best.rate > 0.0 or not self._takes_long_steps():
             return
         losses = f"{format_brief_number(best.loss)} in step {best.step} to {format_brief_number(last.loss)}"
         rates = f"{format_brief_number(best.rate)} to {format_brief_number(rate)}"
@@ -261,6 +285,15 @@ class TrainingFaults:
             f"{rates}: lower it, or change the schedule that raises it"
         )
         yield TrainingFault("rises", update.optimizer, said, None if update.site is None else update.site.place)
+
+    def _takes_long_steps(self) -> bool:
+        """Return whether one of the last steps moved the parameters by a large share of their size."""
+        for pair in self.pairs[-2:]:
+            moves = pair.moves
+            sizes = {name: np.maximum(abs(pair.first.values[name]), abs(pair.second.values[name])) for name in moves}
+            if moves and sum_products(moves, moves) >= MIN_MOVE**2 * sum_products(sizes, sizes):
+                return True
+        return False
 
     def _find_settings(self) -> Iterator[TrainingFault]:
         """Yield what the settings of the last optimizer alone make wrong."""

@@ -826,7 +826,7 @@ def build_onnx_model(
         library.name_output(y, name)
         outputs.append(OnnxArray(library, name, y.dtype, y.shape))
     library.drop_unread([y.name for y in outputs])
-    arrays = {x.name: np.ascontiguousarray(stored[x.name], x.dtype) for x in inputs if x.name in stored}
+    arrays = {x.name: np.asarray(stored[x.name], x.dtype) for x in inputs if x.name in stored}
     library.initializers += [library._onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
     graph = helper.make_graph(
         library.nodes,

@@ -303,14 +303,16 @@ def widen(value: Any) -> Any:
     return value.to(torch.float64) if value.is_floating_point() else value
 
 
-class ShortDtypeWatch(TorchDispatchMode):  # type: ignore[misc]
-    """Notes whether an op computes in a short dtype."""
+class RerunWatch(TorchDispatchMode):  # type: ignore[misc]
+    """Notes whether an op computes in a short dtype, or draws random numbers."""
 
-    found = False
+    is_short = False
+    is_random = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        self.found = self.found or any(part.dtype in SHORT_DTYPES for part in list_tensors(result))
+        self.is_short = self.is_short or any(part.dtype in SHORT_DTYPES for part in list_tensors(result))
+        self.is_random = self.is_random or torch.Tag.nondeterministic_seeded in func.tags
         return result
 
 
@@ -327,14 +329,16 @@ def compare_in_float64(run: ObservedRun, function: ObservedFunction, gradient: O
 
     arguments = rebuild(function.arguments, make_leaf)
     wanted = [slot for slot, leaf in enumerate(leaves) if leaf.requires_grad]
-    with ShortDtypeWatch() as short, torch.autocast(gradient_device(gradient), enabled=False):
+    with RerunWatch() as rerun, torch.autocast(gradient_device(gradient), enabled=False):
         # Whatever the user's code raises at numbers of another dtype, nothing is known then.
         try:
             results = list_tensors(function.rule.apply(*arguments))
             parts = differentiate(results, [leaves[slot] for slot in wanted], gradient.received)
         except Exception as error:
             raise NotReplayable("the rule does not run in float64") from error
-    if short.found:
+    if rerun.is_random:
+        raise NotReplayable("the rule draws random numbers")
+    if rerun.is_short:
         raise NotReplayable("the rule itself computes in a short dtype")
     sent = dict(zip(wanted, parts, strict=True))
     held = tuple(hold_as_float32(sent.get(slot)) for slot in range(len(leaves)))

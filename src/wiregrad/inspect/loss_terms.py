@@ -1,15 +1,14 @@
 """Terms of a loss that move no parameter, such as a second derivative through a rectifier, which is 0 everywhere.
 
 A loss is divided at its sums and differences, and at products with numbers. What the backward pass sent from a term is
-followed to the parameters, over numbers that are not 0. `LossTerms` does so for whatever was run; `CircuitTerms` says
-what is to be known of a run of a circuit. There, inputs may be data as well as parameters, so a term that moves some
-inputs is named too if it moves none of those that it reads and that other terms move.
+followed to the inputs, over numbers that are not 0. Inputs may be data as well as parameters, so a term that moves some
+inputs is named too if it moves none of those that it reads and that other terms move. Only terms that hold the slope of
+a straight piece are named: others, such as a bound, a gate or a term of data, may move nothing on purpose.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.dtypes import format_brief_number
-from wiregrad.inspect.report import RunIndex, format_node_place, format_place
+from wiregrad.inspect.report import RunIndex, format_node_place
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, join_first_names
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent, is_nan
@@ -43,35 +42,25 @@ class TermFinding(NamedTuple):
     sentence: str
 
 
-class LossTerms(ABC):
-    """The terms of a loss, and what the backward pass sent from each of them."""
+def advise_smooth(rectifier: str, *, is_known: bool) -> str:
+    """Say what a second derivative through a rectifier is, which a term holds or may hold.
 
-    def __init__(self, root: int) -> None:
-        self.root = root
+    >>> advise_smooth("relu", is_known=True).partition(":")[0]
+    'it holds a second derivative through relu, which is 0 everywhere'
+    """
+    holds, which = ("it holds", "which") if is_known else ("if it holds", "that")
+    return (
+        f"{holds} a second derivative through {rectifier}, {which} is 0 everywhere: take a smooth activation, such as "
+        "tanh or softplus"
+    )
 
-    @abstractmethod
-    def parts_of(self, value: int) -> Sequence[int]:
-        """Return what a value is the sum of, apart from factors; empty if it is no sum."""
 
-    @abstractmethod
-    def is_leaf(self, value: int) -> bool:
-        """Return whether no op made a value."""
+class CircuitTerms:
+    """The terms of the output of a circuit, and what the backward pass sent from each of them."""
 
-    @abstractmethod
-    def is_parameter(self, leaf: int) -> bool:
-        """Return whether a leaf is there to be moved."""
-
-    @abstractmethod
-    def targets_of(self, value: int) -> Iterable[int]:
-        """Return what got anything but 0 from the op that made a value."""
-
-    @abstractmethod
-    def is_constant(self, term: int) -> bool:
-        """Return whether a term is a mere number, as in a log-likelihood."""
-
-    @abstractmethod
-    def read_number(self, value: int) -> float | None:
-        """Return a value that is one real number; None for others."""
+    def __init__(self, index: RunIndex) -> None:
+        self.root = index.root
+        self.index = index
 
     @cached_property
     def terms(self) -> list[int]:
@@ -100,10 +89,6 @@ class LossTerms(ABC):
             seen.update(fresh)
             pending += fresh
 
-    def is_unmoved(self, term: int) -> bool:
-        """Return whether a term moves no parameter."""
-        return next(self.find_moved(term), None) is None
-
     def find_unmoved(self) -> Iterator[UnmovedTerm]:
         """Yield the terms that move no parameter and are a large part of the loss."""
         loss = self.read_number(self.root)
@@ -116,29 +101,8 @@ class LossTerms(ABC):
         for term in unmoved:
             number = self.read_number(term)
             is_large = number is not None and abs(number) >= MIN_SHARE * abs(loss)
-            if number is not None and is_large and not self.is_leaf(term) and not self.is_constant(term):
+            if number is not None and is_large and self.holds_straight_slope(term):
                 yield UnmovedTerm(term, number)
-
-
-def advise_smooth(rectifier: str, *, is_known: bool) -> str:
-    """Say what a second derivative through a rectifier is, which a term holds or may hold.
-
-    >>> advise_smooth("relu", is_known=True).partition(":")[0]
-    'it holds a second derivative through relu, which is 0 everywhere'
-    """
-    holds, which = ("it holds", "which") if is_known else ("if it holds", "that")
-    return (
-        f"{holds} a second derivative through {rectifier}, {which} is 0 everywhere: take a smooth activation, such as "
-        "tanh or softplus"
-    )
-
-
-class CircuitTerms(LossTerms):
-    """The terms of the output of a circuit."""
-
-    def __init__(self, index: RunIndex) -> None:
-        super().__init__(index.root)
-        self.index = index
 
     def parts_of(self, value: int) -> Sequence[int]:
         """Return what a number is the sum of, apart from factors; empty if it is no sum."""
@@ -167,9 +131,13 @@ class CircuitTerms(LossTerms):
             if sent is not None and np.any(fill_absent(sent)):
                 yield source
 
-    def is_constant(self, term: int) -> bool:
-        """Return whether a term is computed from nothing but numbers that are no inputs."""
-        return term not in self._varying and all(self._size_of(node) == 1 for node in self.ancestors_of(term))
+    def holds_straight_slope(self, term: int) -> bool:
+        """Return whether a term was computed from the slope of a straight piece, as of a rectifier.
+
+        Such a slope is written with a NaN, for where the op is undefined. Other terms may move nothing on purpose.
+        """
+        rows = (self.index.rows[node] for node in self.ancestors_of(term))
+        return any(row.op is CONSTANT and is_single_nan(self.index.values[row.node]) for row in rows)
 
     def read_number(self, value: int) -> float | None:
         """Return the value of a node that is one real number; None for others."""
@@ -189,15 +157,6 @@ class CircuitTerms(LossTerms):
     def _moved(self) -> dict[int, frozenset[int]]:
         """The inputs that each term moves."""
         return {term: frozenset(self.find_moved(term)) for term in self.terms}
-
-    @cached_property
-    def _varying(self) -> set[int]:
-        """The nodes that are computed from an input, also where no gradient can flow."""
-        varying = set[int]()
-        for row in self.index.rows:
-            if row.op is INPUT or not varying.isdisjoint(row.sources):
-                varying.add(row.node)
-        return varying
 
     def ancestors_of(self, term: int, *, past_stops: bool = True) -> set[int]:
         """Return a node and all that it was computed from; optionally only up to where a gradient is stopped."""
@@ -219,25 +178,16 @@ class CircuitTerms(LossTerms):
         names = [circuit.reference_to(k) for k in circuit.input_indices() if k in ancestors - self._moved[term]]
         which = f"none of {join_first_names(names)}, which it reads" if names else "no parameter"
         node = f"{Node(circuit, term).reference}{format_node_place(circuit, term)}"
-        reason = self._explain(ancestors)
-        said = f"a term of the loss moves {which}: {format_brief_number(unmoved.number)}, by {node}"
-        return f"{said}; {reason}" if reason else said
+        number = format_brief_number(unmoved.number)
+        return f"a term of the loss moves {which}: {number}, by {node}; {self._advise()}"
 
-    def _explain(self, ancestors: set[int]) -> str:
-        """Say which op among those that a term was computed by sends nothing back; empty if there is none."""
-        circuit = self.index.circuit
-        rows = [self.index.rows[k] for k in sorted(ancestors)]
-        # The slope of a straight piece is written with a NaN, for where the op is undefined.
-        if not any(row.op is CONSTANT and is_single_nan(self.index.values[row.node]) for row in rows):
-            blocking = [row.node for row in rows if row.op.pattern is Pattern.BLOCK and row.node in self._varying]
-            if not blocking:
-                return ""
-            node = Node(circuit, blocking[-1])
-            return f"{node.reference}{format_place(node.place)} sends nothing back"
+    def _advise(self) -> str:
+        """Say what to take in place of a rectifier."""
         rectifier = next((row for row in self.index.rows if is_routing(row.op)), None)
         if rectifier is None:
             return advise_smooth("relu or the like", is_known=False)
-        return advise_smooth(f"{rectifier.op.title}{format_node_place(circuit, rectifier.node)}", is_known=False)
+        place = format_node_place(self.index.circuit, rectifier.node)
+        return advise_smooth(f"{rectifier.op.title}{place}", is_known=False)
 
     def _size_of(self, node: int) -> int:
         return math.prod(self.index.circuit.type_of(node).shape)
@@ -257,10 +207,12 @@ def describe_unmoved_terms(index: RunIndex) -> Iterator[TermFinding]:
     """Yield a finding for each term of the output that is a large part of it and moves no parameter.
 
     >>> import wiregrad as wg
-    >>> run = wg.circuit("gate = sign(w); y = w * w + 3 * gate").run(w=2.0)
-    >>> for finding in describe_unmoved_terms(RunIndex(run)):
-    ...     print(finding.sentence.partition(":")[0])
-    a term of the loss moves none of w, which it reads
+    >>> def loss(w):
+    ...     bend = wg.grad(wg.grad(lambda x: wg.relu(w * x)))
+    ...     return (bend(2.0) - 3.0) ** 2 + w * w
+    >>> for finding in describe_unmoved_terms(RunIndex(wg.run(loss, 1.0))):
+    ...     print(finding.number, finding.sentence.partition(":")[0])
+    9.0 a term of the loss moves none of w, which it reads
     """
     terms = CircuitTerms(index)
     return (TermFinding(unmoved.number, terms.describe(unmoved)) for unmoved in terms.find_unmoved())

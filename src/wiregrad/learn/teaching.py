@@ -720,9 +720,10 @@ def _choose_column(title: str, scores: Sequence[Sequence[Sequence[int]]]) -> tup
 
 
 def _quote_cell(text: str) -> str:
-    if not re.search(r'[",\r\n]|^[=+@-]', text):
+    # Spreadsheets also read a formula behind a tab or a return.
+    if not re.search(r'[",\r\n]|^[=+@\t-]', text):
         return text
-    guard = "'" if text[0] in "=+@-" else ""
+    guard = "'" if text[0] in "=+@-\t\r" else ""
     return '"' + guard + text.replace('"', '""') + '"'
 
 

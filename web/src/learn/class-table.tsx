@@ -152,7 +152,7 @@ function columnOf(rows: readonly ClassRow[], set: string): [title: string, cell:
   return [`${set} (of ${[...counts][0]})`, (row) => (row.sets[set] ?? []).map(([right]) => right).join(", ")];
 }
 
-const quoted = (text: string): string => (/[",\n]|^[=+@-]/.test(text) ? `"${text.replace(/^(?=[=+@-])/, "'").replaceAll('"', '""')}"` : text);
+const quoted = (text: string): string => (/[",\r\n]|^[=+@\t-]/.test(text) ? `"${text.replace(/^(?=[=+@\t\r-])/, "'").replaceAll('"', '""')}"` : text);
 
 /** The table as text for a spreadsheet; a cell that looks like a formula is made text. */
 export function csvOf({ rows }: ClassBook, lessons: readonly string[], sets: readonly string[], names: readonly string[]): string {
