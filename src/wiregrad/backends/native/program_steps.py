@@ -609,8 +609,9 @@ def arrange_calls(program: PlannedProgram, real: RealType) -> PlannedProgram:
     scheduled = (sweep.live != 0) & (graph.roles == OPERATION_ROLE)
     calls = np.array([kind is not None and calls_function(kind, real) for kind in table], np.bool_)
     calling = scheduled & calls[graph.kinds.nodes]
-    can_pack = lanes and any(kind is not None and _find_least_pack(kind, real, lanes) for kind in table)
-    if can_pack and _has_enough_packs(graph, scheduled, calling):
+    # Whether a function has a form for vectors is known once that is compiled, so it is asked last.
+    has_packs = bool(lanes) and _has_enough_packs(graph, scheduled, calling)
+    if has_packs and any(kind is not None and _find_least_pack(kind, real, lanes) for kind in table):
         saving = _save_calls(program, lambda call, count: True)
         order, packs = _schedule_steps(saving.graph, saving.sweep.live, real, lanes)
         return saving._replace(graph=replace(saving.graph, order=order, packs=packs))
