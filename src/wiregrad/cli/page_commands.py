@@ -277,7 +277,7 @@ def _start_quiz(
     document: bool,
 ) -> None:
     if solutions and output is None:
-        raise click.UsageError("--solutions needs -o FILE: they stand behind the questions of a page")
+        raise click.UsageError("--solutions needs -o FILE: solutions follow the questions of a page")
     circuit, leaves = _choose_circuit(formula, values, preset)
     chosen = tuple(kinds) or PAGE_KINDS
     if output is not None:
@@ -488,7 +488,7 @@ def _run_learn(
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(chosen)} cannot be combined; give one of them")
     if solutions and (folder is None or graded):
-        reason = "a graded page holds no answers" if graded else "they stand behind the questions of a page"
+        reason = "a graded page holds no answers" if graded else "solutions follow the questions of a page"
         raise click.UsageError(f"--solutions needs --export DIR without --graded: {reason}")
     if new_key is not None:
         create_key(new_key)

@@ -359,7 +359,7 @@ class SitePage:
 def build_sheet(questions: QuestionSet, name: str, *, key: bytes | None = None, solutions: bool = False) -> SitePage:
     """Return the page of a question set; with a key it is a graded one, which holds no answers.
 
-    With `solutions` they stand behind the questions, on paper on pages of their own.
+    With `solutions`, the answers follow the questions, and begin a new page on paper.
     """
     if key is not None and solutions:
         raise InputError("a graded page holds no answers: write the page with the solutions without a key")

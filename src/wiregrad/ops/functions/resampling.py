@@ -4,7 +4,7 @@ A spline is a sum over the pixels around a place, with weights that depend on th
 by the image and by the coordinates, which are computed by ops as SciPy computes them in C. The coefficients of a spline
 of order 2 or more are the image times one matrix for each axis, which SciPy's filter gives.
 
-Kept true: what a place beyond the border stands for is SciPy's choice for each mode, so values are SciPy's. With order
+Kept true: places beyond the border read the pixels that SciPy reads in each mode, so values are SciPy's. With order
 1 the gradient by a coordinate at a pixel is the slope on its right, but the one on its left at the end of the image
 where nothing follows. With order 0 coordinates have no gradient.
 """
@@ -145,7 +145,7 @@ def _weigh_neighbours(x: Any, order: int) -> list[Any]:
 
 
 def _fold(x: Any, length: int, mode: str) -> Any:
-    """Return the places inside an axis that places stand for, as SciPy computes them."""
+    """Map places beyond the border to those inside the axis at which SciPy reads the image in this mode."""
     where, floor = TABLE["where"], TABLE["floor"]
     is_low, is_high = TABLE["less"](x, 0.0), TABLE["greater"](x, length - 1.0)
     if mode == "nearest":
